@@ -7,7 +7,6 @@ this module.
 
 from __future__ import annotations
 
-import csv
 import re
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
@@ -19,7 +18,7 @@ from nightscreen.checks.karma import KARMA
 from nightscreen.checks.selfie import SELFIE
 from nightscreen.schemas.columns import CUSTOMERS, KNOWN_COLUMNS
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -67,9 +66,9 @@ def _name_conflict(declared: Declaration) -> str:
     foreign = [each.name for each in declared.columns if not each.name.startswith(own)]
     if foreign:
         return f"its column {foreign[0]} must begin with {own}"
-    with (DATA / "headings.csv").open(encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.reader(file) if row]
-    headings = [*KNOWN_COLUMNS, *(row[1] for row in rows if row[0] == CUSTOMERS.headings)]
+    rows = read_rows(DATA / "headings.csv")
+    known = (row["heading"] for row in rows if row["use"] == CUSTOMERS.headings)
+    headings = [*KNOWN_COLUMNS, *known]
     for heading in headings:
         if re.sub(r"[^a-z0-9]+", "_", heading.casefold()).startswith(own):
             return f"lenders have a column {heading}, which begins as its columns do; rename it"

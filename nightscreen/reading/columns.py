@@ -5,7 +5,6 @@ The known headings are in `data/headings.csv`; a mapping file takes precedence (
 
 from __future__ import annotations
 
-import csv
 import re
 import unicodedata
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import Header, SourceColumn
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -85,9 +84,7 @@ class _Word(NamedTuple):
 
 @cache
 def _table() -> tuple[_Word, ...]:
-    with HEADINGS_FILE.open(encoding="utf-8", newline="") as file:
-        lines = (line for line in file if not line.startswith("# "))
-        return tuple(_Word(**row) for row in csv.DictReader(lines))
+    return tuple(_Word(**row) for row in read_rows(HEADINGS_FILE))
 
 
 @cache

@@ -6,7 +6,6 @@ of open loans is summed. The screening run stores the rows and merges them in po
 
 from __future__ import annotations
 
-import csv
 from decimal import Decimal
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,7 +16,7 @@ from nightscreen.reading.columns import fold
 from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED, Flaw
 from nightscreen.schemas.outcomes import LoanStanding
 from nightscreen.schemas.rows import CUSTOMER, EXTRA_PREFIX, Action
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_rows
 from nightscreen.values.issues import Issue
 
 if TYPE_CHECKING:
@@ -78,21 +77,16 @@ def status_name(columns: Sequence[SourceColumn], place: int | None) -> str | Non
 
 
 @cache
-def _status_words() -> list[dict[str, str]]:
-    with STATUSES_FILE.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@cache
 def loan_statuses() -> dict[str, bool]:
     """Return whether a loan is open, by folded status."""
-    return {fold(row["word"]): row["open"] == "yes" for row in _status_words()}
+    return {fold(row["word"]): row["open"] == "yes" for row in read_rows(STATUSES_FILE)}
 
 
 @cache
 def loan_standings() -> dict[str, LoanStanding]:
     """Return the standing of a loan, by folded status."""
-    return {fold(row["word"]): LoanStanding(row["outcome"]) for row in _status_words()}
+    rows = read_rows(STATUSES_FILE)
+    return {fold(row["word"]): LoanStanding(row["outcome"]) for row in rows}
 
 
 @lru_cache(maxsize=1000)  # a book has a row for each loan and day, and a dozen statuses

@@ -8,12 +8,9 @@ it: by scheme, credentials, port and host.
 from __future__ import annotations
 
 import re
-from functools import partial
 from urllib.parse import urlsplit
 
-from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.rows import Action
-from nightscreen.values.issues import Issue, Validated, without_unseen
+from nightscreen.values.issues import Validated, issue, judged, without_unseen
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
@@ -21,49 +18,7 @@ LONGEST_CELL = 1000
 PRIVATE_ENDING = "localhost|local|internal|intranet|lan|home|corp|private|localdomain|arpa"
 """Last labels of names that no public host has, as a pattern."""
 
-EMAIL_REPAIRED = Issue(
-    "email_characters_removed",
-    "A `mailto:`, brackets, invisible characters or a trailing comma were removed from the email.",
-    Action.REPAIRED,
-)
-EMAIL_FIRST_OF_SEVERAL = Issue(
-    "email_first_of_several",
-    "The cell holds more than one email address; the first was used.",
-    Action.REPAIRED,
-)
-EMAIL_MALFORMED = Issue(
-    "email_malformed",
-    "This is no email address of the form name@domain.tld.",
-    Action.INVALID,
-    Flaw.EMAIL,
-)
-DOMAIN_FROM_URL = Issue(
-    "domain_from_url",
-    "A web address was cut down to its domain name (scheme, `www.` and path removed).",
-    Action.REPAIRED,
-)
-DOMAIN_MALFORMED = Issue(
-    "domain_malformed",
-    "This is no public domain name such as example.com.",
-    Action.INVALID,
-    Flaw.DOMAIN,
-)
-
 LONGEST_URL = 2000  # a choice, see docs/checks.md: the service's specification names no length
-
-_image = partial(Issue, action=Action.INVALID, flaw=Flaw.IMAGE)
-IMAGE_NOT_HTTPS = _image(
-    "image_not_https", "The image address must begin with https:// and be open to anyone."
-)
-IMAGE_CREDENTIALS = _image(
-    "image_credentials", "The image address holds a user name or password; use an open link."
-)
-IMAGE_HOST = _image(
-    "image_host",
-    "The image address names no public host (an IP address is none), so the service cannot fetch "
-    "it.",
-)
-IMAGE_MALFORMED = _image("image_malformed", "This is no web address.")
 
 # Names that do not exist in public DNS (RFC 2606, 6761, 6762, 7686, 8375, 9476). `.example` passes:
 # fictional data use it.
@@ -97,31 +52,31 @@ def read_domain(text: str) -> str | None:
 def judge_email(text: str) -> Validated[str]:
     """Validate an email address; the value is in lower case, its domain in ASCII."""
     if len(text) > LONGEST_CELL:
-        return Validated(text, (EMAIL_MALFORMED,))
+        return judged(text, "email_malformed")
     bare = without_unseen(text)
     if bare.lower().startswith("mailto:"):
         bare = bare[len("mailto:") :]
     bare = bare.strip("<>").rstrip(".,;").strip()
     email = _read_email(bare)
     if email:
-        return Validated(email, (EMAIL_REPAIRED,) if bare != text else ())
+        return Validated(email, (issue("email_characters_removed"),) if bare != text else ())
     emails = [_read_email(part) for part in _SEVERAL.split(bare) if part]
     if not emails or None in emails:
-        return Validated(text, (EMAIL_MALFORMED,))
-    return Validated(emails[0], (EMAIL_FIRST_OF_SEVERAL,))
+        return judged(text, "email_malformed")
+    return judged(emails[0], "email_first_of_several")
 
 
 def judge_domain(text: str) -> Validated[str]:
     """Validate a domain name; a web address is reduced to its domain."""
     bare = without_unseen(text).lower()
     if "@" in bare:
-        return Validated(text, (DOMAIN_MALFORMED,))
+        return judged(text, "domain_malformed")
     host = re.split(r"[/?#:]", _SCHEME.sub("", bare), maxsplit=1)[0]
     shorter = host.removeprefix("www.")
     name = read_domain(shorter) or read_domain(host)
     if name is None:
-        return Validated(text, (DOMAIN_MALFORMED,))
-    return Validated(name, (DOMAIN_FROM_URL,) if shorter != bare else ())
+        return judged(text, "domain_malformed")
+    return Validated(name, (issue("domain_from_url"),) if shorter != bare else ())
 
 
 def _read_email(text: str) -> str | None:
@@ -134,23 +89,22 @@ def _read_email(text: str) -> str | None:
 
 def judge_image_url(text: str) -> Validated[str]:
     """Validate an image address: https, no credentials, the name of a public host."""
-    issue = _issue(text)
-    return Validated(text, (issue,) if issue else ())
+    code = _image_issue(text)
+    return Validated(text, (issue(code),) if code else ())
 
 
-def _issue(text: str) -> Issue | None:
-    if len(text) > LONGEST_URL or _UNSAFE.search(text):
-        return IMAGE_MALFORMED
+def _image_issue(text: str) -> str:
+    """Return the code of what is wrong with an image address; empty if nothing is."""
     try:
         parts = urlsplit(text)
-        has_no_port = parts.port == 0
+        is_address = len(text) <= LONGEST_URL and not _UNSAFE.search(text) and parts.port != 0
     except ValueError:
-        return IMAGE_MALFORMED
-    if has_no_port:
-        return IMAGE_MALFORMED
+        is_address = False
+    if not is_address:
+        return "image_malformed"
     if parts.scheme != "https":
-        return IMAGE_NOT_HTTPS
+        return "image_not_https"
     if "@" in parts.netloc:
-        return IMAGE_CREDENTIALS
+        return "image_credentials"
     name = read_domain(parts.hostname or "")
-    return IMAGE_HOST if name is None or _NOT_PUBLIC.search(name) else None
+    return "image_host" if name is None or _NOT_PUBLIC.search(name) else ""

@@ -10,16 +10,16 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
-from functools import partial
 from typing import TYPE_CHECKING
 
-from nightscreen.schemas.rows import NAIRA, Action
+from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.issues import (
-    Issue,
     Issues,
     Validated,
     is_absent,
+    issue,
     judge_column,
+    judged,
     without_unseen,
 )
 
@@ -30,37 +30,8 @@ KOBO = Decimal("0.01")
 LONGEST_AMOUNT = 40  # `WHOLE_DIGITS` with commas, kobo and a currency take 30
 WHOLE_DIGITS = 18  # the column's: `NAIRA` has 20 digits, two of them kobo
 
-_WARNED = partial(Issue, action=Action.WARNED)
-EXPOSURE_ROUNDED = _WARNED(
-    "exposure_rounded", "The amount has more than two decimal places and was rounded to the kobo."
-)
-EXPOSURE_AMBIGUOUS = _WARNED(
-    "exposure_ambiguous",
-    "The amount's commas and points can be read in more than one way; write 1,250,000.00. It was "
-    "taken as unknown.",
-)
-EXPOSURE_NEGATIVE = _WARNED(
-    "exposure_negative", "A negative amount means nothing here; it was taken as unknown."
-)
-EXPOSURE_SCIENTIFIC = _WARNED(
-    "exposure_scientific",
-    "A spreadsheet has shortened the amount (scientific notation); export it in full. It was taken "
-    "as unknown.",
-)
-EXPOSURE_TOO_LARGE = _WARNED(
-    "exposure_too_large", "The amount is too large to be true; it was taken as unknown."
-)
-EXPOSURE_UNREADABLE = _WARNED(
-    "exposure_unreadable", "The amount cannot be read as naira; it was taken as unknown."
-)
-
 TENOR = "requested_tenor_days"
 LONGEST_DAYS = 40 * 365  # longer than any mortgage
-TENOR_UNREADABLE = _WARNED(
-    f"{TENOR}_unreadable",
-    "The time asked for cannot be read; write days as a number, or such as 6 months. It was taken "
-    "as unknown.",
-)
 _TENOR = re.compile(
     r"(\d{1,5})(?:\.0+)?\s*(?:(d|days?)|(w|wks?|weeks?)|(m|mo|mths?|months?)|(y|yrs?|years?))?",
     re.IGNORECASE,
@@ -78,19 +49,19 @@ _EXACT = Context(prec=2 * LONGEST_AMOUNT)  # digits, enough for any amount that 
 def judge_amount(text: str) -> Validated[Decimal]:
     """Validate an amount; the value is naira with two decimals, zero included."""
     if len(text) > LONGEST_AMOUNT:
-        return Validated(None, (EXPOSURE_UNREADABLE,))
+        return judged(None, "exposure_unreadable")
     number, negative = _stripped(without_unseen(text).replace("\u00a0", " ").replace("\u202f", " "))
     if is_absent(number, zero_is_value=True):
         return Validated(None)
     if not _NUMBER.fullmatch(number) or not any(c.isdigit() for c in number):
-        return Validated(None, (_unread(number),))
+        return judged(None, _unread(number))
     exact = Decimal(number.replace(",", "").replace(" ", ""))
     naira = exact.quantize(KOBO, rounding=ROUND_HALF_UP, context=_EXACT)
     if negative and naira:
-        return Validated(None, (EXPOSURE_NEGATIVE,))
+        return judged(None, "exposure_negative")
     if naira >= 10**WHOLE_DIGITS:
-        return Validated(None, (EXPOSURE_TOO_LARGE,))
-    return Validated(naira, (EXPOSURE_ROUNDED,) if _has_more_than_kobo(number) else ())
+        return judged(None, "exposure_too_large")
+    return Validated(naira, (issue("exposure_rounded"),) if _has_more_than_kobo(number) else ())
 
 
 def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Column:
@@ -98,7 +69,7 @@ def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Col
 
     def judge(cell: str) -> Validated[Decimal]:
         value, issues = judge_amount(cell)
-        named = (replace(issue, code=issue.code.replace("exposure", column)) for issue in issues)
+        named = (replace(each, code=each.code.replace("exposure", column)) for each in issues)
         return Validated(value, tuple(named))
 
     return judge_column(text, judge, column, issues, kind=NAIRA)
@@ -120,10 +91,11 @@ def _without_currency(text: str) -> str:
     return _BACK.sub("", _FRONT.sub("", text)).strip()
 
 
-def _unread(number: str) -> Issue:
+def _unread(number: str) -> str:
+    """Return the code of an amount that cannot be read."""
     if _SCIENTIFIC.fullmatch(number):
-        return EXPOSURE_SCIENTIFIC
-    return EXPOSURE_AMBIGUOUS if _PUNCTUATED.fullmatch(number) else EXPOSURE_UNREADABLE
+        return "exposure_scientific"
+    return "exposure_ambiguous" if _PUNCTUATED.fullmatch(number) else "exposure_unreadable"
 
 
 def _has_more_than_kobo(number: str) -> bool:
@@ -134,10 +106,10 @@ def judge_tenor(text: str) -> Validated[int]:
     """Validate the length of a loan; the value is days."""
     match = _TENOR.fullmatch(without_unseen(text))
     if match is None:
-        return Validated(None, (TENOR_UNREADABLE,))
+        return judged(None, f"{TENOR}_unreadable")
     units = zip(_UNIT_DAYS, match.groups()[1:], strict=True)
     unit = next((days for days, name in units if name), 1)
     days = int(match[1]) * unit
     if not 0 < days <= LONGEST_DAYS:
-        return Validated(None, (TENOR_UNREADABLE,))
+        return judged(None, f"{TENOR}_unreadable")
     return Validated(days)

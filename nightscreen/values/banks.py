@@ -12,7 +12,6 @@ wrong digit is only a warning.
 
 from __future__ import annotations
 
-import csv
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
@@ -24,9 +23,8 @@ from rapidfuzz import fuzz, process
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_rows
 from nightscreen.values.issues import (
-    DigitsRule,
     Issue,
     Issues,
     Validated,
@@ -34,6 +32,8 @@ from nightscreen.values.issues import (
     is_absent,
     is_all_digits,
     is_scientific,
+    issue,
+    judge_digits,
 )
 
 if TYPE_CHECKING:
@@ -60,62 +60,10 @@ _PAIRS_KEPT = 65536  # pairs of code and name: bounds memory if cells hold anyth
 _CLOSE = 80.0  # per cent similar, a choice: the bank is only suggested, never used
 _SHORTEST_NEAR = 4  # letters: with three, one more or less would still pass `_CLOSE`
 
-BANK_CODE_REPAIRED = Issue(
-    "bank_code_repaired",
-    "The bank code had lost leading zeros or gained spreadsheet marks; only one bank fits.",
-    Action.REPAIRED,
-)
-BANK_CODE_FROM_NAME = Issue(
-    "bank_code_from_name",
-    "The bank code fits no bank that is known; the bank was taken from its name.",
-    Action.REPAIRED,
-)
-BANK_DISAGREES = Issue(
-    "bank_disagrees",
-    "The bank code and the bank name mean two banks; the code was used.",
-    Action.WARNED,
-)
-BANK_CODE_AMBIGUOUS = Issue(
-    "bank_code_ambiguous",
-    "Without its leading zeros the code could mean two banks; write it in full or add the name.",
-    Action.INVALID,
-    Flaw.BANK,
-)
-BANK_CODE_MALFORMED = Issue(
-    "bank_code_malformed",
-    "A bank code has 3 digits (or 5 or 6 in other schemes); format the column as text.",
-    Action.INVALID,
-    Flaw.BANK,
-)
 BANK_UNKNOWN = "bank_unknown"
 """Code of the issue of a code or name that no bank has."""
-BANK_NOT_SERVED = Issue(
-    "bank_not_served",
-    "This institution has no 3-digit code in data/banks.csv, so the service cannot look up "
-    "accounts there.",
-    Action.WARNED,
-    Flaw.BANK_UNKNOWN,
-)
-
 SHORTEST_PADDED = 7
 """An account that lost more than three leading zeros is not padded: a match would be by chance."""
-
-_ACCOUNT = DigitsRule(
-    *("account", "An account number", ACCOUNT_DIGITS, Flaw.ACCOUNT),
-    on_length="An account number has exactly 10 digits; zeros are put back only where the bank is "
-    "known and the check digit then agrees.",
-)
-ACCOUNT_PADDED = Issue(
-    "account_padded",
-    "Leading zeros that a spreadsheet had dropped were put back; the check digit then agrees with "
-    "the bank.",
-    Action.REPAIRED,
-)
-ACCOUNT_CHECK_DIGIT = Issue(
-    "account_check_digit",
-    "The account number's check digit does not agree with the bank; one of the two may be wrong.",
-    Action.WARNED,
-)
 
 _DROPPED = frozenset(
     ["plc", "bank", "bnk", "nigeria", "nig", "ng", "ltd", "limited", "the", "of", "inc"]
@@ -217,21 +165,21 @@ class BankTable:
         if len(reading.banks) > 1 and named in reading.banks:
             reading = _CodeReading((named,), repaired=True) if named else reading
         if len(reading.banks) > 1:
-            return BankVerdict(code, issues=(("bank_code", BANK_CODE_AMBIGUOUS),))
+            return BankVerdict(code, issues=(("bank_code", issue("bank_code_ambiguous")),))
         issues: list[tuple[str, Issue]] = []
         if reading.banks:
             bank = reading.banks[0]
             if reading.repaired:
-                issues.append(("bank_code", BANK_CODE_REPAIRED))
+                issues.append(("bank_code", issue("bank_code_repaired")))
             if named and named != bank:
-                issues.append(("bank_name", BANK_DISAGREES))
+                issues.append(("bank_name", issue("bank_disagrees")))
             return _settled(code, bank, "bank_code", issues)
         if named:
             if code:
-                issues.append(("bank_code", BANK_CODE_FROM_NAME))
+                issues.append(("bank_code", issue("bank_code_from_name")))
             return _settled(code, named, "bank_name", issues)
         if code and reading.malformed:
-            return BankVerdict(code, issues=(("bank_code", BANK_CODE_MALFORMED),))
+            return BankVerdict(code, issues=(("bank_code", issue("bank_code_malformed")),))
         if code or name:
             return self._unknown(code, name)
         return BankVerdict(None)
@@ -275,8 +223,8 @@ class BankTable:
         near = self.nearest(text) if len(text) <= LONGEST_NAME else None
         question = f" Did you mean {near}?" if near else ""
         hint = f"No bank in data/banks.csv has this code or name.{question} Correct it or add it."
-        issue = Issue(BANK_UNKNOWN, hint, Action.WARNED, Flaw.BANK_UNKNOWN)
-        return BankVerdict(code, issues=((column, issue),))
+        unknown = Issue(BANK_UNKNOWN, hint, Action.WARNED, Flaw.BANK_UNKNOWN)
+        return BankVerdict(code, issues=((column, unknown),))
 
 
 def folded(name: str) -> str:
@@ -294,16 +242,10 @@ def load_banks(path: Path) -> BankTable:
     Raises:
         SettingsError: the file is missing, a row is incomplete, or two banks share a name.
     """
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            lines = [line for line in file if line.strip() and not line.startswith("#")]
-    except OSError as error:
-        message = f"The list of banks {path.name} cannot be read; restore data/banks.csv."
-        raise SettingsError(message) from error
-    reader = csv.DictReader(lines)
-    if tuple(reader.fieldnames or ()) != _COLUMNS:
+    rows = read_rows(path)
+    if not rows or tuple(rows[0]) != _COLUMNS:
         raise SettingsError(f"{path.name} must have the columns {', '.join(_COLUMNS)}.")
-    return BankTable([_bank(row, path) for row in reader])
+    return BankTable([_bank(row, path) for row in rows if not row["name"].startswith("#")])
 
 
 @cache
@@ -342,7 +284,7 @@ def _claim(table: dict[str, Bank], key: str, bank: Bank, what: str) -> None:
 def _settled(
     text: str | None, bank: Bank, column: str, issues: Sequence[tuple[str, Issue]]
 ) -> BankVerdict:
-    unserved = () if bank.code else ((column, BANK_NOT_SERVED),)
+    unserved = () if bank.code else ((column, issue("bank_not_served")),)
     return BankVerdict(bank.code or text, bank, issues=(*issues, *unserved))
 
 
@@ -357,12 +299,12 @@ def judge_account(text: str, institution: str | None) -> Validated[str]:
     padded = digits.zfill(ACCOUNT_DIGITS)
     is_short = is_all_digits(digits) and SHORTEST_PADDED <= len(digits) < ACCOUNT_DIGITS
     if is_short and not is_absent(digits) and institution and agrees(institution, padded):
-        repaired = () if digits == text else (_ACCOUNT.issue("characters_removed"),)
-        return Validated(padded, (*repaired, ACCOUNT_PADDED))
-    value, issues = _ACCOUNT.judge(text)
-    is_valid = not any(issue.flaw for issue in issues)
+        repaired = () if digits == text else (issue("account_characters_removed"),)
+        return Validated(padded, (*repaired, issue("account_padded")))
+    value, issues = judge_digits(text, "account", ACCOUNT_DIGITS)
+    is_valid = not any(each.flaw for each in issues)
     if value and is_valid and institution and not agrees(institution, value):
-        return Validated(value, (*issues, ACCOUNT_CHECK_DIGIT))
+        return Validated(value, (*issues, issue("account_check_digit")))
     return Validated(value, issues)
 
 
@@ -373,8 +315,8 @@ def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, l
         resolve(code, name) for code, name in zip(codes.to_pylist(), names.to_pylist(), strict=True)
     ]
     for row, verdict in enumerate(verdicts):
-        for column, issue in verdict.issues:
-            issues.add(row, column, issue)
+        for column, each in verdict.issues:
+            issues.add(row, column, each)
     judged = pa.array([verdict.code for verdict in verdicts], pa.string())
     return judged, [verdict.bank for verdict in verdicts]
 
@@ -387,6 +329,6 @@ def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -
             judge_account(cell, bank.institution if bank else None) if cell else Validated(None)
         )
         values.append(verdict.value)
-        for issue in verdict.issues:
-            issues.add(row, "account_number", issue)
+        for each in verdict.issues:
+            issues.add(row, "account_number", each)
     return pa.array(values, pa.string())

@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from nightscreen.schemas.columns import NAME_FIELDS, Flaw
+from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.naming import PERSONAL, Form, forms_in
 from nightscreen.schemas.rows import Action
-from nightscreen.values.issues import (
-    DigitsRule,
-    Issue,
-    Validated,
-    bare_digits,
-)
+from nightscreen.values.issues import Issue, Validated, bare_digits, judge_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,10 +34,6 @@ _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 _REFUSED = partial(Issue, action=Action.REFUSED)
 
-_BVN = DigitsRule(
-    *("bvn", "A BVN", BVN_DIGITS, Flaw.BVN),
-    on_length="A BVN has exactly 11 digits; digits are never added, so correct it at source.",
-)
 ID_MISSING = _REFUSED(
     "customer_id_missing", "The row has no customer id; add one and feed it back."
 )
@@ -68,7 +59,7 @@ ID_IS_PHONE = _REFUSED(
 
 def judge_bvn(text: str) -> Validated[str]:
     """Validate a BVN: 11 digits, repaired if nothing is ambiguous."""
-    return _BVN.judge(text)
+    return judge_digits(text, "bvn", BVN_DIGITS)
 
 
 def judge_customer_id(

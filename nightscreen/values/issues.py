@@ -1,6 +1,7 @@
 """Validation of values: issues of a cell, absent values, and the pass over a column.
 
-The rules are in `identifiers`, `banks`, `phones`, `addresses`, `dates` and `amounts`.
+The rules are in `identifiers`, `banks`, `phones`, `addresses`, `dates` and `amounts`; what they
+find is in `data/issues.csv`.
 """
 
 from __future__ import annotations
@@ -16,9 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Problem
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -91,19 +91,30 @@ class Issues:
 
 
 @cache
-def absent_words() -> frozenset[str]:
-    """Return the words of `data/absent_words.csv` in upper case.
+def _issue_table() -> dict[str, Issue]:
+    return {
+        row["code"]: Issue(
+            row["code"], row["hint"], Action(row["action"]), Flaw[row["flaw"].upper() or "NONE"]
+        )
+        for row in read_rows(DATA / "issues.csv")
+    }
 
-    Raises:
-        SettingsError: the file cannot be read.
-    """
-    try:
-        text = (DATA / "absent_words.csv").read_text(encoding="utf-8-sig")
-    except OSError as error:
-        message = "The list of absent words cannot be read; restore data/absent_words.csv."
-        raise SettingsError(message) from error
-    words = {line.strip().upper() for line in text.splitlines() if not line.startswith("# ")}
-    return frozenset(words - {"", "WORD"})
+
+def issue(code: str) -> Issue:
+    """Return the issue with this code in `data/issues.csv`."""
+    return _issue_table()[code]
+
+
+def judged(value: T | None, *codes: str) -> Validated[T]:
+    """Return a cell's value with the issues that have these codes."""
+    return Validated(value, tuple(map(issue, codes)))
+
+
+@cache
+def absent_words() -> frozenset[str]:
+    """Return the words of `data/absent_words.csv` in upper case."""
+    words = (row["word"].strip().upper() for row in read_rows(DATA / "absent_words.csv"))
+    return frozenset(words) - {""}
 
 
 def is_absent(text: str, *, zero_is_value: bool = False) -> bool:
@@ -153,8 +164,8 @@ def judge_column(
     if faulty:
         for row, at in enumerate(encoded.indices.to_pylist()):
             if at in faulty:
-                for issue in verdicts[at].issues:
-                    issues.add(row, column, issue)
+                for each in verdicts[at].issues:
+                    issues.add(row, column, each)
     values = pa.array([verdict.value for verdict in verdicts], kind or pa.string())
     return values.take(encoded.indices)
 
@@ -195,52 +206,26 @@ def is_all_digits(text: str) -> bool:
     return text.isascii() and text.isdigit()
 
 
-_OF_DIGITS = {
-    "characters_removed": "Blanks, dashes or spreadsheet marks were removed from the {noun}.",
-    "placeholder": "One digit repeated is a filled-in field, not {a} {noun}; it was taken as "
-    "absent.",
-    "scientific": "A spreadsheet has destroyed this {noun} (scientific notation); format the "
-    "column as text in the source and export it again.",
-    "letters": "{A} {noun} has digits only; letters such as O and I are not turned into digits.",
-    "characters": "{A} {noun} has digits only; correct it at source.",
-}
-_KINDER = {"characters_removed": Action.REPAIRED, "placeholder": Action.WARNED}
+def judge_digits(text: str, name: str, length: int) -> Validated[str]:
+    """Validate an identifier of so many digits, which are never invented.
 
-
-@dataclass(frozen=True, slots=True)
-class DigitsRule:
-    """The rule of an identifier with a fixed number of digits, which are never invented."""
-
-    code: str  # the beginning of its issues' codes
-    name: str  # with its article, for hints
-    length: int
-    flaw: Flaw  # of a malformed one
-    on_length: str  # the hint for a wrong number of digits
-
-    def issue(self, ending: str) -> Issue:
-        """Return the issue whose code has this ending."""
-        article, _, noun = self.name.partition(" ")
-        hint = _OF_DIGITS.get(ending, self.on_length)
-        hint = hint.format(a=article.lower(), A=article, noun=noun)
-        action = _KINDER.get(ending, Action.INVALID)
-        flaw = self.flaw if action is Action.INVALID else Flaw.NONE
-        return Issue(f"{self.code}_{ending}", hint, action, flaw)
-
-    def judge(self, text: str) -> Validated[str]:
-        """Validate a cell; a malformed one keeps its text."""
-        digits = bare_digits(text)
-        if is_absent(digits):
-            return Validated(None)
-        if is_scientific(text):
-            return Validated(text, (self.issue("scientific"),))
-        if not is_all_digits(digits):
-            letters = any(character.isalpha() for character in digits)
-            return Validated(text, (self.issue("letters" if letters else "characters"),))
-        if len(digits) != self.length:
-            return Validated(text, (self.issue("length"),))
-        if is_one_digit_repeated(digits):
-            return Validated(None, (self.issue("placeholder"),))
-        return Validated(digits, (self.issue("characters_removed"),) if digits != text else ())
+    A malformed cell keeps its text; the codes of its issues begin with the identifier's name.
+    """
+    digits = bare_digits(text)
+    if is_absent(digits):
+        return Validated(None)
+    if is_scientific(text):
+        wrong = "scientific"
+    elif not is_all_digits(digits):
+        wrong = "letters" if any(character.isalpha() for character in digits) else "characters"
+    elif len(digits) != length:
+        wrong = "length"
+    elif is_one_digit_repeated(digits):
+        return judged(None, f"{name}_placeholder")
+    else:
+        repaired = () if digits == text else (issue(f"{name}_characters_removed"),)
+        return Validated(digits, repaired)
+    return judged(text, f"{name}_{wrong}")
 
 
 def as_text(column: Column) -> Column:

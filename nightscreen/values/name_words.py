@@ -4,7 +4,6 @@ Each rule has `@_rule` with a pair that it decides and a pair that it must leave
 tests check both. `names` compares whole names.
 """
 
-import csv
 import re
 import unicodedata
 from collections import defaultdict
@@ -16,7 +15,7 @@ from typing import Final, NamedTuple
 
 from rapidfuzz.distance import OSA, JaroWinkler
 
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_rows
 
 NAMES_DIR: Final = DATA / "names"
 CACHED_WORDS: Final = 1 << 16
@@ -72,9 +71,9 @@ class Word(NamedTuple):
 
 
 def _rows(name: str) -> list[list[str]]:
-    """Return the rows of a word list without its header, longest first column first."""
-    with (NAMES_DIR / f"{name}.csv").open(encoding="utf-8", newline="") as lines:
-        return sorted(list(csv.reader(lines))[1:], key=lambda row: -len(row[0]))
+    """Return the rows of a word list, longest first column first."""
+    rows = (list(row.values()) for row in read_rows(NAMES_DIR / f"{name}.csv"))
+    return sorted(rows, key=lambda row: -len(row[0]))
 
 
 @cache

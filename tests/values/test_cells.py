@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import NAIRA
+from nightscreen.schemas.shipped import DATA, read_rows
 from nightscreen.values.addresses import (
     judge_domain,
     judge_email,
@@ -286,6 +287,13 @@ _OF_NO_USE = {
     *(_account, _no_bank),
 }
 """Rules of identifiers: what keeps its text with an issue is of no use, but for a check digit."""
+
+
+def test_every_issue_of_the_table_is_found_in_a_cell() -> None:
+    """No line of data/issues.csv is for nothing; those of banks are found by test_banks."""
+    found = {code for _, _, codes, _ in CELLS for code in codes.split()}
+    codes = {row["code"] for row in read_rows(DATA / "issues.csv")}
+    assert {code for code in codes - found if not code.startswith("bank_")} == set()
 
 
 def test_cells_are_judged() -> None:
