@@ -1,17 +1,25 @@
-"""Exchanges are read as the table says, whatever the service sends."""
+"""Exchanges are read as the table says, whatever the service sends: nothing raises.
+
+A stated cost is known whatever else is wrong.
+"""
 
 from __future__ import annotations
 
+import gzip
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.checks.karma import listings_of
 from nightscreen.client import wire
+from nightscreen.client.api import BODY_BYTES, Client
 from nightscreen.client.classify import CallOutcome, Classifier
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import Break, ChargeStatus, Exchange
 from nightscreen.schemas.checks import IdentityKind, Operation, Outcome
+from tests.client.fakes import Canned, FakeTransport
 from tests.client.lookups import bank_account, ecosystem, karma, selfie
 
 BVN = "22212345678"
@@ -25,28 +33,10 @@ REQUESTS = {
     Operation.BVN_FINISH: wire.bvn_finish(BVN, "123456"),
     Operation.AGGREGATOR_EXCHANGE: wire.exchange("code", "https://lender.example/cb"),
     Operation.AGGREGATOR_REFRESH: wire.refresh("again", "https://lender.example/cb"),
-    Operation.AGGREGATOR_TRANSACTIONS: wire.scoped(Operation.AGGREGATOR_TRANSACTIONS, "token"),
-    Operation.AGGREGATOR_TRANSACTION: wire.scoped(
-        Operation.AGGREGATOR_TRANSACTION, "token", item="t1"
-    ),
-    Operation.AGGREGATOR_TRANSACTION_UPDATE: wire.scoped(
-        Operation.AGGREGATOR_TRANSACTION_UPDATE, "token", item="t1", fields={"note": "rent"}
-    ),
-    Operation.AGGREGATOR_ACCOUNTS: wire.scoped(Operation.AGGREGATOR_ACCOUNTS, "token"),
-    Operation.AGGREGATOR_ACCOUNT: wire.scoped(Operation.AGGREGATOR_ACCOUNT, "token", item="a1"),
-    Operation.AGGREGATOR_ACCOUNT_ADD: wire.scoped(
-        Operation.AGGREGATOR_ACCOUNT_ADD, "token", fields={"bank_code": "058"}
-    ),
-    Operation.AGGREGATOR_ACCOUNT_UPDATE: wire.scoped(
-        Operation.AGGREGATOR_ACCOUNT_UPDATE, "token", item="a1", fields={"a": "b"}
-    ),
-    Operation.AGGREGATOR_ACCOUNT_DELETE: wire.scoped(
-        Operation.AGGREGATOR_ACCOUNT_DELETE, "token", item="a1"
-    ),
-    Operation.AGGREGATOR_ACCOUNT_SYNC: wire.scoped(
-        Operation.AGGREGATOR_ACCOUNT_SYNC, "token", fields={"account_id": "a1"}
-    ),
-    Operation.AGGREGATOR_PROFILE: wire.scoped(Operation.AGGREGATOR_PROFILE, "token"),
+    **{
+        operation: wire.scoped(operation, "token", item="a1", fields={"account_id": "a1"})
+        for operation in wire.SCOPED
+    },
     Operation.LOAN_PRODUCTS: wire.loan_products(),
     Operation.LOAN_START: wire.loan_start("p1", email="ada@example.ng"),
     Operation.LOAN_VIEW: wire.loan_view("LN-1"),
@@ -80,25 +70,26 @@ OTHER = "in_doubt wrong_identity"
 OTHER_BVN, MISS = "22299999999", "answered not_found"
 META: dict[str, object] = {"meta": {"cost": 10, "balance": 990}}
 ADDRESS = "stop address address/run"
+ODD, UNREADABLE = "in_doubt unreadable", "in_doubt unreadable retry"
 WRONG_CONTACT = "not_charged wrong_contact"
 TEST_MODE = "test_mode test_mode test_mode/run"
 TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("karma", 201, ok({"karma_identity": BVN}, deprecation="soon"), "answered listed"),
     # tokens and data of customers who consented
-    ("aggregator_refresh", 200, {"token_type": "Bearer"}, "in_doubt unreadable retry"),
-    ("aggregator_exchange", 200, {"token_type": "Bearer"}, "in_doubt unreadable"),
-    ("aggregator_transactions", 200, ok(None), "in_doubt unreadable retry"),
-    ("aggregator_transactions", 200, {**error("down"), "data": []}, "in_doubt unreadable retry"),
-    ("aggregator_transactions", 404, error("Route not found"), "stop address address/run"),
+    ("aggregator_refresh", 200, {"token_type": "Bearer"}, UNREADABLE),
+    ("aggregator_exchange", 200, {"token_type": "Bearer"}, ODD),
+    ("aggregator_transactions", 200, ok(None), UNREADABLE),
+    ("aggregator_transactions", 200, {**error("down"), "data": []}, UNREADABLE),
+    ("aggregator_transactions", 404, error("Route not found"), ADDRESS),
     # loans
-    ("loan_start", 200, ok({"reference": "LN-1"}), "in_doubt unreadable"),
-    ("loan_view", 404, error("Route not found"), "stop address address/run"),
+    ("loan_start", 200, ok({"reference": "LN-1"}), ODD),
+    ("loan_view", 404, error("Route not found"), ADDRESS),
     # a record that does not say whose it is
-    ("bank_account", 200, ok({"account_name": "ADA OBI"}), "in_doubt unreadable retry"),
+    ("bank_account", 200, ok({"account_name": "ADA OBI"}), UNREADABLE),
     ("bank_account", 200, ok({"account_number": " "}, **META), "unreadable unreadable"),
     ("bank_account", 200, ok({"account_number": "*" * 10}, **META), "unreadable unreadable"),
     ("bank_account", 200, ok({"bvn": BVN, "bank_code": "058"}, **META), "unreadable unreadable"),
-    ("ecosystem", 200, ok({"lenders": 2}), "in_doubt unreadable retry"),
+    ("ecosystem", 200, ok({"lenders": 2}), UNREADABLE),
     ("ecosystem", 200, ok({"bvn": None, "loans": 3}, **META), "unreadable unreadable"),
     ("karma", 200, ok({"reason": "owes"}, **META), "unreadable unreadable"),
     ("karma", 200, ok([{"reason": "owes"}], **META), "unreadable unreadable"),
@@ -114,13 +105,24 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("selfie", 404, error(f"No BVN record for {OTHER_BVN}"), f"{OTHER} retry"),
     # misses
     ("ecosystem", 404, error(f"{BVN} not found in ecosystem"), "answered not_found"),
+    # under 404 a record of the one asked about is a listing; nothing else but nothing is clear
+    ("karma", 404, {"status": "success"}, "answered clear"),
+    ("karma", 404, ok(None), "answered clear"),
+    ("karma", 404, ok({}), "answered clear"),
+    ("karma", 404, ok({"karma_identity": BVN}), "answered listed"),
+    ("karma", 404, ok([{"karma_identity": BVN}]), "answered listed"),
+    ("karma", 404, ok([{"reason": "x"}]), ODD),
+    ("karma", 404, ok({"foo": 1}), ODD),
+    ("karma", 404, ok({"foo": 1}, **META), "unreadable unreadable"),
+    ("karma", 404, ok({"karma_identity": OTHER_BVN}), OTHER),
+    ("karma", 404, {**error("Identity not found"), "data": {"reason": "x"}}, ODD),
     # other 404s and redirects are a wrong address
-    ("ecosystem", 404, error(ROUTE), "stop address address/run"),
-    ("ecosystem", 404, error(f"Not found: {ROUTE}"), "stop address address/run"),
-    ("karma", 404, error("Route not found"), "stop address address/run"),
-    ("karma", 404, b"<html>", "stop address address/run"),
-    ("bank_account", 404, {"status": "success"}, "stop address address/run"),
-    ("karma", 302, b"", "stop address address/run"),
+    ("ecosystem", 404, error(ROUTE), ADDRESS),
+    ("ecosystem", 404, error(f"Not found: {ROUTE}"), ADDRESS),
+    ("karma", 404, error("Route not found"), ADDRESS),
+    ("karma", 404, b"<html>", ADDRESS),
+    ("bank_account", 404, {"status": "success"}, ADDRESS),
+    ("karma", 302, b"", ADDRESS),
     # test mode
     ("karma", 404, {"status": "success", "mock-response": 1}, "test_mode test_mode test_mode/run"),
     ("bvn_start", 200, {"status": "otp", "data": "0", "message": "Mock response"}, TEST_MODE),
@@ -132,7 +134,7 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     # not charged
     ("karma", 400, b"<html>", "not_charged rejected"),
     ("bvn_finish", 422, error("The OTP is invalid or has expired"), "not_charged otp_wrong"),
-    ("bvn_start", 404, error("no such page"), "stop address address/run"),
+    ("bvn_start", 404, error("no such page"), ADDRESS),
     ("karma", 418, b"", "not_charged rejected"),
     # what stands before the service did not pass it on
     ("karma", 408, b"", "not_charged refused retry"),
@@ -140,17 +142,17 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("karma", 425, b"", "not_charged refused retry"),
     # in doubt
     ("karma", 599, b"", "in_doubt overload retry strain"),
-    ("karma", 200, b'{"status":"succ', "in_doubt unreadable retry"),
-    ("karma", 200, b"[]", "in_doubt unreadable retry"),
-    ("karma", 200, ok(None), "in_doubt unreadable retry"),
-    ("karma", 200, ok({}), "in_doubt unreadable retry"),
-    ("karma", 200, ok("listed"), "in_doubt unreadable retry"),
-    ("karma", 200, error("odd"), "in_doubt unreadable retry"),
-    ("karma", 204, b"", "in_doubt unreadable retry"),
-    ("bvn_finish", 200, ok([]), "in_doubt unreadable"),
+    ("karma", 200, b'{"status":"succ', UNREADABLE),
+    ("karma", 200, b"[]", UNREADABLE),
+    ("karma", 200, ok(None), UNREADABLE),
+    ("karma", 200, ok({}), UNREADABLE),
+    ("karma", 200, ok("listed"), UNREADABLE),
+    ("karma", 200, error("odd"), UNREADABLE),
+    ("karma", 204, b"", UNREADABLE),
+    ("bvn_finish", 200, ok([]), ODD),
     # somebody else
-    ("karma", 200, ok({"karma_identity": "22299999999"}), OTHER),
-    ("ecosystem", 200, ok({"bvn": "22299999999"}), OTHER),
+    ("karma", 200, ok({"karma_identity": OTHER_BVN}), OTHER),
+    ("ecosystem", 200, ok({"bvn": OTHER_BVN}), OTHER),
     ("bank_account", 200, ok({"account_number": "9876543210"}), OTHER),
     ("ecosystem", 200, ok({"bvn": "22200000678", "lenders": 1}), OTHER),
     ("karma", 200, ok({"karma_identity": "a@b.ng"}), OTHER),
@@ -161,7 +163,7 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
         OTHER,
     ),
     ("bank_account", 200, ok({"account_number": ACCOUNT, "bank_code": "044"}), OTHER),
-    ("bvn_finish", 200, ok({"bvn": "22299999999"}), OTHER),
+    ("bvn_finish", 200, ok({"bvn": OTHER_BVN}), OTHER),
     # the masked BVN of an account is compared with the row, not with the question
     ("bank_account", 200, ok({"bvn": "22000000021", "account_number": ACCOUNT}), "answered found"),
 )
@@ -178,11 +180,11 @@ BROKEN: list[tuple[str, Break, str]] = [
     ("karma", Break.NOT_SENT, "not_sent not_sent retry"),
     ("karma", Break.TIMEOUT, "in_doubt timeout retry strain"),
     ("karma", Break.CUT, "in_doubt cut retry"),
-    ("karma", Break.TOO_LARGE, "in_doubt unreadable retry"),
+    ("karma", Break.TOO_LARGE, UNREADABLE),
     ("bvn_start", Break.NOT_SENT, "not_sent not_sent retry"),
     ("bvn_start", Break.CUT, "in_doubt cut"),
     ("bvn_finish", Break.TIMEOUT, "in_doubt timeout strain"),
-    ("bvn_finish", Break.TOO_LARGE, "in_doubt unreadable"),
+    ("bvn_finish", Break.TOO_LARGE, ODD),
 ]
 
 
@@ -205,12 +207,12 @@ def test_money_is_exact() -> None:
 
 
 def test_mock_response_is_never_an_answer() -> None:
-    """Test mode is noticed on every operation, whatever the status."""
+    """Test mode is noticed on every operation, whatever the status, and costs nothing."""
     body = {**ok({"karma_identity": BVN, "similarity": 99}), "mock-response": "sample"}
     for operation in Operation:
         for status in (200, 404, 500):
-            verdict = read(operation, status, body).verdict
-            assert verdict is ChargeStatus.TEST_MODE, (operation, status)
+            reading = read(operation, status, {**body, "meta": {"cost": 10}})
+            assert (reading.verdict, reading.cost_micro) == ("test_mode", 0), (operation, status)
 
 
 def test_success_without_meta_is_an_answer_of_unknown_cost() -> None:
@@ -220,6 +222,105 @@ def test_success_without_meta_is_an_answer_of_unknown_cost() -> None:
     for meta in metas:
         reading = read("karma", 200, ok({"karma_identity": BVN}, **meta))
         assert (reading.verdict, reading.cost_micro) == (ChargeStatus.ANSWERED, None), meta
+
+
+COST = '"meta":{"cost":10,"balance":990}'
+COSTED: list[str] = [
+    *('"data":"see the portal",', '"data":null,', '"data":[],', '"data":[1,null,"x",{}],'),
+    *('"data":{},', "", '"data":{"reason":"broken,', '"data":' + "9" * 10_000 + ","),
+    '"data":' + "[" * 100_000 + "]" * 100_000 + ",",
+    '"data":"a","data":null,"meta":{"cost":1},',
+]
+NOTICE = '<br />Warning: a notice<br />{"status":"success","data":{"reason":"x"},'
+FAILED = '{"status":"failed","data":{"karma_identity":"' + BVN + '"},'
+
+
+def test_a_stated_cost_is_settled_whatever_else_is_wrong() -> None:
+    """It was charged and cannot be read: not in doubt, not tried again, its body kept."""
+    for start in (*('{"status":"success",' + data for data in COSTED), NOTICE, FAILED):
+        body = f"{start}{COST}}}".encode()
+        reading = read("karma", 200, body)
+        assert told(reading) == "unreadable unreadable", start
+        assert (reading.cost_micro, reading.balance_micro) == (10_000_000, 990_000_000), start
+        assert reading.body == body, start
+
+
+UNCOSTED: list[str] = [
+    *('"meta":{"balance":990}', '"meta":{"cost":NaN}', '"meta":{"cost":-1}', '"meta":[]'),
+    *('"meta":{"cost":1e999999999999}', '"meta":{"cost":"ten"}', '"meta":{"cost":9e99}'),
+]
+UNREAD: list[tuple[Exchange, bytes]] = [
+    (Exchange(200, b"<html>"), b"<html>"),
+    (Exchange(200, b""), b""),
+    (Exchange(200, b"first part", broken=Break.TOO_LARGE), b"first part"),
+    *(
+        (Exchange(200, body), body)
+        for body in (f'{{"status":"success","data":"x",{meta}}}'.encode() for meta in UNCOSTED)
+    ),
+]
+
+
+def test_without_a_stated_cost_it_is_in_doubt_and_kept() -> None:
+    """The worst stays reserved, and it may be sent again; whoever corrects the table may read it.
+
+    It is no lost connection.
+    """
+    for exchange, kept in UNREAD:
+        reading = CLASSIFIER.read(REQUESTS["karma"], exchange)
+        assert told(reading) == UNREADABLE, kept
+        assert (reading.cost_micro, reading.body, reading.is_unread) == (None, kept, True), kept
+
+
+@pytest.mark.parametrize("encoding", ["", "gzip"])
+async def test_of_a_body_that_is_too_large_the_first_part_is_kept(encoding: str) -> None:
+    """A megabyte of it, as it came."""
+    body = b"x" * (BODY_BYTES + 10)
+    sent = gzip.compress(body) if encoding else body
+    fake = FakeTransport(Canned(200, sent, {"Content-Encoding": encoding} if encoding else {}))
+    async with Client("https://service.example", "key", transport=fake) as client:
+        reading = await client.send(REQUESTS["karma"])
+    assert (reading.verdict, reading.is_unread) == (ChargeStatus.IN_DOUBT, True)
+    assert reading.body == sent[:BODY_BYTES]
+
+
+LISTING = (
+    b'{"status":"success","data":{"karma_identity":"%s","reason":"%s"},' + COST.encode() + b"}"
+)
+
+
+def listing(reason: bytes = b"x") -> bytes:
+    return LISTING % (BVN.encode(), reason)
+
+
+ODDLY_WRITTEN: list[bytes] = [
+    b"\xef\xbb\xbf" + listing(),
+    listing().decode().encode("utf-16"),
+    *map(listing, (b"Jos\xe9 owes", b"two\nlines", b"half \\ud83d it")),
+    listing().replace(b'"reason"', b'"amount_in_contention":NaN,"reason"'),
+    listing().replace(b'"data"', b'"data":null,"data"'),
+]
+
+
+def test_odd_writing_is_read_all_the_same() -> None:
+    """Marks, line breaks, stray bytes and numbers that are none are no reason to lose a record."""
+    for body in ODDLY_WRITTEN:
+        reading = read("karma", 200, body)
+        assert (told(reading), reading.cost_micro) == ("answered listed", 10_000_000), body
+        (found,) = listings_of(parse_answer("karma", reading.body))
+        assert found.reason, body
+        found.reason.encode()
+
+
+def test_a_list_of_records_is_several_listings() -> None:
+    """What cannot be read of it is left out; not one may be about somebody else."""
+    one, other = {"karma_identity": BVN, "reason": "a"}, {"karma_identity": BVN, "reason": "b"}
+    reading = read("karma", 200, ok([one, 3, {}, other, {"reason": "nobody's"}]))
+    assert told(reading) == "answered listed"
+    found = listings_of(parse_answer("karma", reading.body))
+    assert [each.reason for each in found] == ["a", "b"]
+    strange = {"karma_identity": OTHER_BVN, "reason": "c"}
+    mixed = read("karma", 200, ok([one, strange], **META))
+    assert (mixed.verdict, mixed.trouble) == (ChargeStatus.UNREADABLE, "wrong_identity")
 
 
 def test_miss_costs_nothing_unless_it_says_so() -> None:
