@@ -36,8 +36,8 @@ from nightscreen.journal.opening import journal_of
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import spending_day
+from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.pulls import PulledKind
 from tests.recomputed import Folder, differences
 
 ENDS = ("paid", "free", "reused", "spared", "unreadable", "failed", "pending", "in_doubt")

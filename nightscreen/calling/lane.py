@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from nightscreen.calling.lookup_task import LookupTask, most_charged, outcome_of, released
 from nightscreen.calling.stops import FEW, Objection, Stops, Until
-from nightscreen.client.classify import BODY_KEPT, CallOutcome
+from nightscreen.client.classify import BODY_KEPT, CallOutcome, next_attempt
 from nightscreen.client.response_rules import ChargeStatus
-from nightscreen.client.retry import next_attempt
 from nightscreen.journal.calls import ClaimRequest
 from nightscreen.schemas.calls import KEPT_STATES, LookupStatus, Reservation, ReservationStatus
 from nightscreen.schemas.clock import MICROS, next_day

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
-from nightscreen.client.classify import BODY_KEPT
+from nightscreen.client.classify import BODY_KEPT, LONE_WAIT_S
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
-from nightscreen.client.retry import LONE_WAIT_S
 from nightscreen.journal.lookups import WHOLE_RUN
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import HITS

@@ -42,10 +42,9 @@ from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.consented import GrantState
+from nightscreen.schemas.consented import GrantState, PullTransactions
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.stops import REFUSALS
 
 if TYPE_CHECKING:

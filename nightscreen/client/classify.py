@@ -1,7 +1,8 @@
 """Decides from a response, by one table of rules, what a call came to; a pure function.
 
 The table is in `data/manners.toml` and loaded by `client/response_rules.py`; records are parsed in
-`client/response_parser.py`. The caller decides whether another attempt is affordable.
+`client/response_parser.py`. At the end are the rules of retries. The caller decides whether another
+attempt is affordable, and does the waiting, during which a lookup should occupy no slot.
 """
 
 from __future__ import annotations
@@ -34,7 +35,8 @@ from nightscreen.schemas.money import MOST_COST_MICRO, to_micro
 from nightscreen.values.whose import bvn_named, names_the_same
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    import random
+    from collections.abc import Awaitable, Callable, Mapping
 
     from nightscreen.schemas.requests import Request
 
@@ -318,3 +320,47 @@ def _meta(document: dict[str, object], key: str) -> int | None:
     if abs(amount) > MOST_NAIRA:
         return to_micro(Decimal(MOST_NAIRA)) if key == "cost" else None
     return to_micro(amount)
+
+
+# --- retries: how long to wait before a lookup is tried again, and when to give up ---
+
+
+@dataclass(frozen=True, slots=True)
+class Backoff:
+    """The longest wait in seconds: before the second attempt, and before any attempt."""
+
+    first_s: float
+    longest_s: float
+
+
+BY_TROUBLE: Mapping[FailureReason, Backoff] = {
+    FailureReason.NOT_SENT: Backoff(first_s=0.5, longest_s=30),
+    FailureReason.CUT: Backoff(first_s=0.5, longest_s=30),
+    FailureReason.UNREADABLE: Backoff(first_s=1, longest_s=30),
+    FailureReason.TIMEOUT: Backoff(first_s=1, longest_s=60),
+    FailureReason.OVERLOAD: Backoff(first_s=2, longest_s=60),
+    FailureReason.REFUSED: Backoff(first_s=2, longest_s=60),
+}
+OTHERWISE = Backoff(first_s=2, longest_s=60)  # as for an overload, which waits longest
+
+MOST_DOUBLINGS = 16  # bounds 2**attempt; `longest_s` is reached after six
+
+LONE_WAIT_S = 300.0
+"""Limit for the `Retry-After` of a single answer, because an ad-hoc night ends after ten minutes
+without an answer. If a second answer also asks for longer, `calling/stops.py` waits longer."""
+
+
+def next_attempt(
+    reading: CallOutcome, attempt: int, attempts: int, *, random: random.Random
+) -> float | None:
+    """Return seconds to wait before the next attempt, or None to give up.
+
+    Waits grow with each attempt, by class of failure, with full jitter, so that calls refused
+    together are not retried together.
+    """
+    if not reading.retry or attempt >= attempts:
+        return None
+    backoff = BY_TROUBLE.get(reading.trouble, OTHERWISE) if reading.trouble else OTHERWISE
+    doubled = backoff.first_s * 2 ** min(attempt - 1, MOST_DOUBLINGS)
+    jitter = random.uniform(0, min(backoff.longest_s, doubled))
+    return min(reading.retry_after_s or 0.0, LONE_WAIT_S) + jitter

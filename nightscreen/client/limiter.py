@@ -14,7 +14,7 @@ Strain means signs of overload. A service may show some at any load, so the cap 
   cap is restored. If they do not, the smaller cap is healthy.
 
 Results of calls that began before the cap changed are not counted. `data/manners.toml` says which
-failures are strain; retries are in `client/retry.py`.
+failures are strain; retries are in `client/classify.py`.
 """
 
 from __future__ import annotations

@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.validation_errors import read_model
 from nightscreen.schemas.checks import Operation
 from nightscreen.schemas.money import to_micro
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_model
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,9 +24,8 @@ from pydantic import (
 )
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.client.validation_errors import read_model
 from nightscreen.schemas.checks import Operation, Outcome
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_model
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -144,12 +143,10 @@ def _operation(name: str) -> str:
 
 
 def _status(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("is no status code; write 404 or 5xx in quotes")  # noqa: TRY004
-    if isinstance(value, int) and value in STATUS_RANGE:
-        return value
     if isinstance(value, str) and STATUS_CLASS.fullmatch(value.casefold()):
         return value.casefold()
+    if type(value) is int and value in STATUS_RANGE:  # no boolean
+        return value
     raise ValueError("is no status code; write 404, or 5xx in quotes")
 
 

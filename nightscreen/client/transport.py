@@ -80,7 +80,6 @@ class PooledTransport(httpx.AsyncBaseTransport):
         connections: most calls in flight.
         ssl_context: TLS settings; by default those of `Network()`.
         proxy: tunnels connections to https addresses; None for direct connections.
-        keepalive_s: seconds an idle connection is kept.
     """
 
     def __init__(
@@ -89,12 +88,10 @@ class PooledTransport(httpx.AsyncBaseTransport):
         connections: int,
         ssl_context: ssl.SSLContext | None = None,
         proxy: Proxy | None = None,
-        keepalive_s: float = KEEPALIVE_S,
     ) -> None:
         self._room = asyncio.Semaphore(max(1, connections))
         self._given_context = ssl_context
         self._proxy = proxy
-        self._keepalive_s = keepalive_s
         self._idle: dict[_Origin, deque[Connection]] = {}
         self._open: set[Connection] = set()
         self._reached: dict[str, str] = {}
@@ -160,7 +157,7 @@ class PooledTransport(httpx.AsyncBaseTransport):
         idle, now = self._idle.get(origin), asyncio.get_running_loop().time()
         while idle and now - idle[0].idle_since >= REST_S:
             connection = idle.popleft()
-            if now - connection.idle_since <= self._keepalive_s and connection.is_quiet():
+            if now - connection.idle_since <= KEEPALIVE_S and connection.is_quiet():
                 return connection
             connection.close()
         return None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, sealed_writer
+from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, seal_file
 from nightscreen.journal.approvals import upload_of_run
 from nightscreen.journal.database import Turn
 from nightscreen.journal.records import Records
@@ -74,17 +74,15 @@ class Uploads:
         """Seal a file under a new id; nothing remains of an upload that is interrupted."""
         upload_id = secrets.token_hex(16).translate(_LETTERS)
         make_private_folder(self.path(upload_id).parent)
-        with sealed_writer(self.path(upload_id), self.journal.sealer) as writer:
-            for piece in pieces:
-                writer.write(piece)
+        digest, size = seal_file(self.path(upload_id), pieces, self.journal.sealer)
         kept = Upload(
             key=upload_id,
             user=user,
             at=self.journal.clock(),
             name=plain_name(name),
             batch=str(choices.get("batch") or ""),
-            digest=writer.digest,
-            size=writer.size,
+            digest=digest,
+            size=size,
             choices=choices,
         )
         self._records.add([kept])

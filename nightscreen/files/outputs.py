@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from nightscreen.schemas.pulls import PulledKind
+from nightscreen.schemas.consented import PulledKind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,15 +86,12 @@ class Output:
 
 
 _of_people = partial(Output, erasing=Erasing.DROP_ROWS)
+_listed = partial(_of_people, whose=Whose.LISTED, ground="enriched")
+_given = partial(Output, whose=Whose.AS_GIVEN, ground="enriched", erasing=Erasing.DELETE)
 
 OUTPUTS: Final = (
-    Output(
-        DECISIONS_WORKBOOK,
-        "the list to work on, as a workbook",
-        Whose.LISTED,
-        "enriched",  # as the rows that tell which approved customers are on it
-        erasing=Erasing.DELETE,
-    ),
+    # retained as the rows that tell which approved customers are on it
+    _listed(DECISIONS_WORKBOOK, "the list to work on, as a workbook", erasing=Erasing.DELETE),
     Output(
         CALLS_FILE,
         "every call: check, outcome, attempts, cost, times",
@@ -111,44 +108,33 @@ OUTPUTS: Final = (
         right="runs",
         section="changes",
     ),
-    _of_people(DECISIONS_CSV, "the list to work on", Whose.LISTED, "decisions", section="lists"),
-    _of_people(NOTICES_FILE, "what to tell customers", Whose.LISTED, "notices", section="notices"),
-    _of_people(
+    _listed(DECISIONS_CSV, "the list to work on", ground="decisions", section="lists"),
+    _listed(NOTICES_FILE, "what to tell customers", ground="notices", section="notices"),
+    _listed(
         SHADOW_FILE,
         "whom the policy tried beside would decide otherwise",
-        Whose.LISTED,
-        "decisions",
+        ground="decisions",
         section="lists",
     ),
-    _of_people(OFFERS_FILE, "loan offers, each with its link", Whose.LISTED, "enriched"),
-    _of_people(OFFERS_CSV, "loan offers, to send", Whose.LISTED, "enriched"),
-    _of_people(LOANS_FILE, "how the loans stand", Whose.LISTED, "enriched"),
+    _listed(OFFERS_FILE, "loan offers, each with its link"),
+    _listed(OFFERS_CSV, "loan offers, to send"),
+    _listed(LOANS_FILE, "how the loans stand"),
     *(
-        _of_people(
+        _listed(
             f"{kind.folder}/pulled_on=*/RUN_ID.parquet",
             f"the {kind.folder} of a pull",
-            Whose.LISTED,
-            "enriched",
             beside=True,
         )
         for kind in PulledKind
     ),
-    _of_people(CASHFLOW_FILE, "what customers can pay back", Whose.LISTED, "enriched"),
-    Output(
+    _listed(CASHFLOW_FILE, "what customers can pay back"),
+    _given(
         QUARANTINE,
         "rows to fix, each with its line and a hint",
-        Whose.AS_GIVEN,
-        "quarantine",
-        erasing=Erasing.DELETE,
+        ground="quarantine",
         section="quarantine",
     ),
-    Output(
-        f"{INPUT}/*",
-        "the file as it was dropped",
-        Whose.AS_GIVEN,
-        "enriched",
-        erasing=Erasing.DELETE,
-    ),
+    _given(f"{INPUT}/*", "the file as it was dropped"),
     _of_people(
         "bvn/part-*.parquet",
         "customers asked for BVN consent, and what their BVNs hold",
@@ -172,16 +158,7 @@ OUTPUTS: Final = (
         of_branches=False,
     ),
     Output(MANIFEST, "every file with its rows and digest", right="runs", of_branches=False),
-    *(
-        Output(
-            name,
-            "what the inbox says of the file",
-            Whose.AS_GIVEN,
-            "enriched",
-            erasing=Erasing.DELETE,
-        )
-        for name in INBOX_TEXTS
-    ),
+    *(_given(name, "what the inbox says of the file") for name in INBOX_TEXTS),
 )
 """In the order in which an erasure processes them: files with the person's identifiers last, so
 that an interrupted erasure can be resumed."""

@@ -66,32 +66,26 @@ def write_private_once(path: Path, data: bytes) -> bool:
 
     If several processes do so at the same time, exactly one succeeds.
     """
-    partial = _partial(path)
     try:
-        with os.fdopen(
-            os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _FILE_MODE), "wb"
-        ) as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        path.hardlink_to(partial)
-        sync_folder(path.parent)
+        with atomic_write(path, replaces=False) as partial:
+            partial.write_bytes(data)
     except FileExistsError:
         return False
-    except OSError as error:
-        raise _cannot_write(path, error) from None
-    finally:
-        partial.unlink(missing_ok=True)
     return True
 
 
 @contextmanager
-def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
-    """Yield a temporary path that replaces `path` on a clean exit; it is synced if `lasting`.
+def atomic_write(path: Path, *, lasting: bool = True, replaces: bool = True) -> Iterator[Path]:
+    """Yield a temporary path that becomes `path` on a clean exit; it is synced if `lasting`.
 
     On an exception the temporary file is removed and `path` is unchanged.
+
+    Raises:
+        FileExistsError: there is a file, and it is not to be replaced.
+        OutputError: the file cannot be written.
     """
-    partial = _partial(path)
+    # a name in the same folder that no other process or thread uses
+    partial = path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
     try:
         partial.touch(mode=_FILE_MODE)
         partial.chmod(_FILE_MODE)
@@ -99,26 +93,22 @@ def atomic_write(path: Path, *, lasting: bool = True) -> Iterator[Path]:
         if lasting:
             with partial.open("rb") as file:
                 os.fsync(file.fileno())
-        partial.replace(path)
+        if replaces:
+            partial.replace(path)
+        else:
+            path.hardlink_to(partial)
         if lasting:
             sync_folder(path.parent)
+    except FileExistsError:
+        raise
     except OSError as error:
-        raise _cannot_write(path, error) from None
+        raise OutputError(
+            f"cannot write {path}: {error.strerror or error}; free some disk or choose another "
+            "folder with --output, then resume the run"
+        ) from None
     finally:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
-
-
-def _partial(path: Path) -> Path:
-    """Return a file name in the same folder that no other process or thread uses."""
-    return path.with_name(f".{path.name}.{os.getpid()}-{secrets.token_hex(4)}.part")
-
-
-def _cannot_write(path: Path, error: OSError) -> OutputError:
-    return OutputError(
-        f"cannot write {path}: {error.strerror or error}; free some disk or choose another "
-        "folder with --output, then resume the run"
-    )
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,16 +10,16 @@ import re
 import shutil
 from contextlib import contextmanager
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from nightscreen.files.private_files import atomic_write
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from nightscreen.schemas.rows import Problem, RefusedRow, SourceColumn
+    from nightscreen.schemas.rows import Problem
 
 PROBLEM_COLUMNS = (*QUARANTINE_COLUMNS, "action")
 TRIGGERS = "=+\\-@\t\r\n\uff1d\uff0b\uff0d\uff20"
@@ -44,61 +44,30 @@ def unescape_formula(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _DANGEROUS.match(cell) else cell
 
 
-@contextmanager
-def _csv_file(
-    path: Path, names: Sequence[str]
-) -> Iterator[Callable[[Sequence[str | int]], object]]:
-    """Yield a function that writes a row of a private CSV file; it appears on a clean exit."""
-    with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        plain = csv.writer(file, lineterminator="\n")
-        quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
+def _row_writer(file: TextIO) -> Callable[[Iterable[object]], None]:
+    """Return a function that writes a row; its text is guarded."""
+    plain = csv.writer(file, lineterminator="\n")
+    quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
 
-        def write(cells: Sequence[str | int]) -> None:
-            # a lone carriage return needs quotes that the plain writer leaves out
-            bare_return = any("\r" in cell for cell in cells if isinstance(cell, str))
-            (quoted if bare_return else plain).writerow(cells)
+    def write(cells: Iterable[object]) -> None:
+        guarded = [escape_formula(cell) if isinstance(cell, str) else cell for cell in cells]
+        # a lone carriage return needs quotes that the plain writer leaves out
+        bare_return = any("\r" in cell for cell in guarded if isinstance(cell, str))
+        (quoted if bare_return else plain).writerow(guarded)
 
-        write([escape_formula(name) for name in names])
-        yield write
+    return write
 
 
 @contextmanager
-def quarantine_file(
-    path: Path, columns: Sequence[SourceColumn]
-) -> Iterator[Callable[[Iterable[RefusedRow]], None]]:
-    """Yield a function that adds rows to `quarantine.csv`.
+def csv_file(path: Path, names: Iterable[str]) -> Iterator[Callable[[Iterable[object]], None]]:
+    """Yield a function that writes a row of a private CSV file, which appears on a clean exit.
 
-    UTF-8 without a byte order mark, separated by commas. Columns: those of the source in their
-    order, then `line`, `column`, `code`, `hint`; a row with fewer values is filled with blanks. It
-    holds identifiers in plain text.
+    UTF-8 without a byte order mark, separated by commas.
     """
-    width = len(columns)
-    with _csv_file(path, [*(each.heading for each in columns), *QUARANTINE_COLUMNS]) as write_row:
-
-        def write(rows: Iterable[RefusedRow]) -> None:
-            for row in rows:
-                cells = [escape_formula(value or "") for value in row.values]
-                cells += [""] * (width - len(cells))
-                write_row([*cells, row.line, escape_formula(row.column), row.code, row.hint])
-
+    with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
+        write = _row_writer(file)
+        write(names)
         yield write
-
-
-@contextmanager
-def problems_file(path: Path) -> Iterator[Callable[[Iterable[Problem]], None]]:
-    """Yield a function that adds problems to `problems.csv`: line, column, code, hint, action."""
-    with _csv_file(path, PROBLEM_COLUMNS) as write_row:
-
-        def write(problems: Iterable[Problem]) -> None:
-            for problem in problems:
-                write_row(_problem_row(problem))
-
-        yield write
-
-
-def _problem_row(problem: Problem) -> list[str | int]:
-    place = (problem.line, escape_formula(problem.column))
-    return [*place, problem.code, problem.hint, problem.action.value]
 
 
 def append_problems(path: Path, problems: Iterable[Problem]) -> None:
@@ -106,7 +75,9 @@ def append_problems(path: Path, problems: Iterable[Problem]) -> None:
     with atomic_write(path) as partial:
         shutil.copyfile(path, partial)
         with partial.open("a", encoding="utf-8", newline="") as file:
-            csv.writer(file, lineterminator="\n").writerows(map(_problem_row, problems))
+            write = _row_writer(file)
+            for problem in problems:
+                write(problem.cells)
 
 
 def records(file: Path) -> Iterator[tuple[list[str], str]]:

@@ -25,7 +25,8 @@ from nightscreen.files.places import (
     withdraw_manifest,
 )
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.quarantine import problems_file, quarantine_file, records
+from nightscreen.files.quarantine import PROBLEM_COLUMNS, csv_file, records
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -103,17 +104,21 @@ class RunFolder:
     ) -> Iterator[Callable[[Sequence[RefusedRow], Sequence[Problem]], None]]:
         """Yield a function that writes an input's refused rows and problems.
 
-        Both files appear at the end.
+        Both files appear at the end. The columns of the quarantine are those of the source in their
+        order, then `line`, `column`, `code`, `hint`; it holds identifiers in plain text.
         """
+        names = [*(each.heading for each in columns), *QUARANTINE_COLUMNS]
         counts = {QUARANTINE: 0, PROBLEMS: 0}
         with (
-            quarantine_file(self.path / QUARANTINE, columns) as write_refused,
-            problems_file(self.path / PROBLEMS) as write_problems,
+            csv_file(self.path / QUARANTINE, names) as write_refused,
+            csv_file(self.path / PROBLEMS, PROBLEM_COLUMNS) as write_problem,
         ):
 
             def write(refused: Sequence[RefusedRow], problems: Sequence[Problem]) -> None:
-                write_refused(refused)
-                write_problems(problems)
+                for row in refused:
+                    write_refused(row.cells(len(columns)))
+                for problem in problems:
+                    write_problem(problem.cells)
                 counts[QUARANTINE] += len(refused)
                 counts[PROBLEMS] += len(problems)
 

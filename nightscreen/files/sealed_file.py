@@ -24,66 +24,35 @@ from nightscreen.files.private_files import atomic_write, make_private_folder, w
 from nightscreen.schemas.errors import InputError, JournalError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from nightscreen.files.sealing import Sealer
 
 SUFFIX: Final = ".sealed"
 RESUMABLE_DAYS: Final = 7  # how long a sealed input is kept after its run was stopped
 MAGIC: Final = b"nightscreen sealed 1\n"
-_PIECE = 1 << 20  # bytes sealed at once: bounds memory, however large the file is
 _LENGTH_BYTES = 4  # of the length before each piece
-_END = 0xFFFFFFFF  # in place of a length, marks the end; no piece is so long
+_END = 0xFFFFFFFF
+"""Marks the end in place of a length, as no piece is so long; a file without it was cut short."""
 
 
-@dataclass(slots=True)
-class SealedWriter:
-    """Seals data piece by piece as they are written."""
+def seal_file(path: Path, pieces: Iterable[bytes], sealer: Sealer) -> tuple[str, int]:
+    """Seal data, each piece by itself, into a file that appears whole.
 
-    _file: BinaryIO
-    _name: str
-    _sealer: Sealer = field(repr=False)
-    size: int = 0  # plain bytes so far
-    _digest: hashlib._Hash = field(default_factory=hashlib.sha256)
-    _waiting: bytearray = field(default_factory=bytearray, repr=False)
-    _pieces: int = 0
-
-    def write(self, data: bytes) -> None:
-        """Seal more data."""
-        self._waiting += data
-        self._digest.update(data)
-        self.size += len(data)
-        while len(self._waiting) >= _PIECE:
-            self._put(bytes(self._waiting[:_PIECE]))
-            del self._waiting[:_PIECE]
-
-    @property
-    def digest(self) -> str:
-        """Return `sha256:` and the digest of the data so far."""
-        return f"sha256:{self._digest.hexdigest()}"
-
-    def _put(self, plain: bytes) -> None:
-        sealed = self._sealer.seal(plain, _context(self._name, self._pieces))
-        self._file.write(len(sealed).to_bytes(_LENGTH_BYTES, "big") + sealed)
-        self._pieces += 1
-
-    def finish(self) -> None:
-        """Write the last piece and the end mark, without which a file counts as cut short."""
-        if self._waiting:
-            self._put(bytes(self._waiting))
-            self._waiting.clear()
-        sealed = self._sealer.seal(b"", _context(self._name, _END - self._pieces))
-        self._file.write(_END.to_bytes(_LENGTH_BYTES, "big") + sealed)
-
-
-@contextmanager
-def sealed_writer(path: Path, sealer: Sealer) -> Iterator[SealedWriter]:
-    """Yield a writer that seals into a file; the file appears whole on a clean exit."""
+    Returns:
+        `sha256:` and the digest of the plain data, and their number of bytes.
+    """
+    digest, size, number = hashlib.sha256(), 0, 0
     with atomic_write(path) as partial, partial.open("wb") as file:
         file.write(MAGIC)
-        writer = SealedWriter(file, path.stem, sealer)
-        yield writer
-        writer.finish()
+        for number, piece in enumerate(pieces, start=1):
+            sealed = sealer.seal(piece, _context(path.stem, number))
+            file.write(len(sealed).to_bytes(_LENGTH_BYTES, "big") + sealed)
+            digest.update(piece)
+            size += len(piece)
+        end = sealer.seal(b"", _context(path.stem, _END - number))
+        file.write(_END.to_bytes(_LENGTH_BYTES, "big") + end)
+    return f"sha256:{digest.hexdigest()}", size
 
 
 def is_sealed(path: Path) -> bool:
@@ -170,16 +139,13 @@ def _unseal(file: BinaryIO, sink: BinaryIO, path: Path, sealer: Sealer) -> None:
     if file.read(len(MAGIC)) != MAGIC:
         raise InputError("this is no sealed upload")
     number = 0
-    while True:
-        length = int.from_bytes(file.read(_LENGTH_BYTES), "big")
-        if length == _END:
-            sealer.open(file.read(), _context(path.stem, _END - number))
-            return
+    while (length := int.from_bytes(file.read(_LENGTH_BYTES), "big")) != _END:
+        number += 1
         sealed = file.read(length) if length else b""
         if not sealed or len(sealed) < length:
             raise InputError("the uploaded file was cut short: upload it again")
         sink.write(sealer.open(sealed, _context(path.stem, number)))
-        number += 1
+    sealer.open(file.read(), _context(path.stem, _END - number))
 
 
 def _context(name: str, number: int) -> bytes:

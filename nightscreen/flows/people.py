@@ -14,8 +14,8 @@ from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.operations.transactions.pull import AccountPull, TransactionPull
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.consented import PullTransactions
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.tasks.engine_run import named, run_in_engine
 from nightscreen.tasks.own_flow import flow
 

@@ -48,7 +48,7 @@ from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.bvn import BvnRequest
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.cases import CaseAttachment, CaseComment, OpenCase, Share
-from nightscreen.schemas.consented import PULLS, CashFigures, ConsentLink, Grant, GrantState
+from nightscreen.schemas.consented import PULLS, CashFigures, ConsentLink, Grant, GrantState, Pulled
 from nightscreen.schemas.contests import (
     Confirmation,
     Contest,
@@ -62,7 +62,6 @@ from nightscreen.schemas.contests import (
 from nightscreen.schemas.errors import JournalDamagedError, JournalVersionError
 from nightscreen.schemas.offers import Offer
 from nightscreen.schemas.outcomes import LoanOutcome
-from nightscreen.schemas.pulls import Pulled
 from nightscreen.schemas.uploads import Correction, Dismissal, RowToCorrect, Upload
 from nightscreen.schemas.users import User
 from nightscreen.schemas.wallet import WalletGap

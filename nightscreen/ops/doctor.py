@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.client.connectivity import ServiceProbe, diagnose_connection, probe_service
+from nightscreen.client.api import ServiceProbe, diagnose_connection, probe_service
 from nightscreen.client.network import Network, parse_address
 from nightscreen.client.prices import load_prices
 from nightscreen.client.response_rules import load_response_rules

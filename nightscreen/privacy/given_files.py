@@ -19,6 +19,7 @@ from nightscreen.files.inbox import DONE, FAILED, TAKEN, WAITING
 from nightscreen.files.outputs import Whose, declaration_of
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.columns import understand
+from nightscreen.reading.csv_rows import open_text
 from nightscreen.reading.open_file import (
     FOREIGN,
     PARQUET_MAGIC,
@@ -26,7 +27,6 @@ from nightscreen.reading.open_file import (
     ZIP_MAGIC,
     open_source,
 )
-from nightscreen.reading.text import open_text
 from nightscreen.reading.workbook import UNREADABLE
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
@@ -131,11 +131,11 @@ class GivenFileMatcher:
     def _known(self, head: Sequence[str]) -> list[str | None]:
         """Return the known names of headings, None for unknown ones."""
         try:
-            header, layout = understand(Path(), head, self.mapping, kind=self.kind)
+            header = understand(Path(), head, self.mapping, kind=self.kind)
         except InputError:
             return [name if name in self.kind.columns else None for name in head]
-        known = dict(zip(layout.order, header.columns, strict=True))
-        return [known[at].known if at in known else None for at in range(len(head))]
+        known = {column.place: column.known for column in header.columns}
+        return [known.get(at) for at in range(len(head))]
 
     def scan(self, path: Path) -> Named:
         """Return what a file in any format contains about the person."""

@@ -36,8 +36,8 @@ from nightscreen.schemas.answers import BvnDetails, Record
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.columns import KNOWN_COLUMNS, NAME_FIELDS
+from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.contests import Review
-from nightscreen.schemas.pulls import PulledKind
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

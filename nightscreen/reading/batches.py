@@ -12,7 +12,9 @@ from nightscreen.files.quarantine import GUARDED_PATTERN, unescape_formula
 from nightscreen.schemas.rows import RefusedRow, SourceBatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+
+    from nightscreen.schemas.rows import Header
 
 BROKEN = "broken"  # code of a row that cannot be read, or split into the file's columns
 MOST_COLUMNS = 2000  # of a file; lenders' widest have a few hundred
@@ -47,51 +49,47 @@ class RawTable:
     separator: str | None = None  # of a CSV file, in words
     sheet: str | None = None  # of a workbook
 
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The columns of a file that are read."""
-
-    names: tuple[str, ...]  # their names in a batch
-    order: tuple[int, ...]  # the position of each in the file
-    guarded: bool  # the file is a quarantine file, whose cells have the formula guard
-
-    def batches(self, rows: Iterable[SourceRow], size: int) -> Iterator[SourceBatch]:
-        """Yield `size` rows at a time; only the last batch is smaller.
+    def batches(self, header: Header, size: int) -> Iterator[SourceBatch]:
+        """Yield the columns of a header, `size` rows at a time; only the last batch is smaller.
 
         Blank rows are left out; broken rows count and stay in the batch of their neighbours. A row
         with a zero byte is broken: other programs take it for the end of a text.
         """
         pending: list[SourceRow] = []
-        for row in rows:
+        for row in self.rows():
             text = "".join(row.texts)
             if not text or text.isspace():
                 continue
             pending.append(row._replace(fault=_NUL) if "\0" in text and not row.fault else row)
             if len(pending) == size:
-                yield self._batch(pending)
+                yield _batch(header, pending)
                 pending = []
         if pending:
-            yield self._batch(pending)
+            yield _batch(header, pending)
 
-    def _batch(self, rows: list[SourceRow]) -> SourceBatch:
-        readable = [row for row in rows if not row.fault]
-        columns = list(zip(*(row.cells for row in readable), strict=True))
-        arrays = [pa.array(columns[at] if readable else [], pa.string()) for at in self.order]
-        if self.guarded:
-            arrays = [
-                pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
-                for array in arrays
-            ]
-        return SourceBatch(
-            lines=[row.line for row in readable],
-            columns=pa.RecordBatch.from_arrays(arrays, names=list(self.names)),
-            broken=[self._refused(row) for row in rows if row.fault],
-        )
 
-    def _refused(self, row: SourceRow) -> RefusedRow:
-        values = [row.cells[at] for at in self.order]
-        values = [cell and cell.replace("\0", "\N{REPLACEMENT CHARACTER}") for cell in values]
-        if self.guarded:
-            values = [cell and unescape_formula(cell) for cell in values]
-        return RefusedRow(row.line, "", BROKEN, row.fault, tuple(values))
+def _batch(header: Header, rows: list[SourceRow]) -> SourceBatch:
+    readable = [row for row in rows if not row.fault]
+    cells = list(zip(*(row.cells for row in readable), strict=True))
+    arrays = [
+        pa.array(cells[column.place] if readable else [], pa.string()) for column in header.columns
+    ]
+    if header.fed_back:
+        arrays = [
+            pc.replace_substring_regex(array, pattern=GUARDED_PATTERN, replacement=r"\1")
+            for array in arrays
+        ]
+    names = [column.heading for column in header.columns]
+    return SourceBatch(
+        lines=[row.line for row in readable],
+        columns=pa.RecordBatch.from_arrays(arrays, names=names),
+        broken=[_refused(header, row) for row in rows if row.fault],
+    )
+
+
+def _refused(header: Header, row: SourceRow) -> RefusedRow:
+    values = [row.cells[column.place] for column in header.columns]
+    values = [cell and cell.replace("\0", "\N{REPLACEMENT CHARACTER}") for cell in values]
+    if header.fed_back:
+        values = [cell and unescape_formula(cell) for cell in values]
+    return RefusedRow(row.line, "", BROKEN, row.fault, tuple(values))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.quarantine import unescape_formula
-from nightscreen.reading.batches import MOST_COLUMNS, Layout
+from nightscreen.reading.batches import MOST_COLUMNS
 from nightscreen.reading.mapping_file import Mapping, nearest
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
@@ -286,7 +286,7 @@ def understand(
     findings: Sequence[str] = (),
     *,
     kind: InputKind = CUSTOMERS,
-) -> tuple[Header, Layout]:
+) -> Header:
     """Match each column of a file to a known column, and decide which columns are read.
 
     Args:
@@ -315,9 +315,9 @@ def understand(
         if known is None and output.casefold() in taken:
             output = _free(output, taken, first=2)
         taken.add(output.casefold())
-        columns.append(SourceColumn(heading=name, known=known, output=output))
+        columns.append(SourceColumn(name, known, output, at))
     unused = [known for known in mapping.defaults if known in matched.values()]
-    header = Header(
+    return Header(
         columns=tuple(columns),
         findings=(
             *meaning.carried(),
@@ -333,8 +333,6 @@ def understand(
         fed_back=headings.guarded,
         loan_status=meaning.loan_status(),
     )
-    names = tuple(column.heading for column in columns)
-    return header, Layout(names, tuple(meaning.kept), headings.guarded)
 
 
 class _Meaning:

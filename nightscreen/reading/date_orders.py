@@ -75,13 +75,11 @@ class DateOrders:
 
     def of(self, column: str) -> str | None:
         """Return `dmy`, `mdy` or `ymd` for a column's numeric dates; None if unknown."""
-        if self._source.header.date_order is not None:
-            return self._source.header.date_order
         dates = self._columns.get(column)
         order = None if dates is None else dates.order or self._answered
         if order is not None:
             self._used[column] = order
-        return order
+        return order or self._source.header.date_order
 
     def used(self) -> dict[str, str]:
         """Return the known orders that `of` returned, by column."""
@@ -90,7 +88,7 @@ class DateOrders:
     def note(self, column: str) -> Problem | None:
         """Return a warning for the analyst about an order that no mapping declares."""
         dates = self._columns.get(column)
-        if dates is None or self._source.header.date_order is not None:
+        if dates is None:
             return None
         order = dates.order
         if order is not None:
@@ -111,8 +109,6 @@ class DateOrders:
 
         The user's answer is ignored here.
         """
-        if self._source.header.date_order is not None:
-            return None
         for name in INSTANT_COLUMNS:
             dates = self._columns.get(name)
             example = None if dates is None else dates.example or dates.only
@@ -122,16 +118,15 @@ class DateOrders:
 
     @cached_property
     def _columns(self) -> dict[str, _Column]:
+        """The columns with numeric dates; none if the mapping declares their order."""
         header = self._source.header
         places = [
             (at, column.known)
             for at, column in enumerate(header.columns)
-            if column.known in DATE_COLUMNS
+            if column.known in DATE_COLUMNS and header.date_order is None
         ]
         by_column: dict[str, _Column] = {}
-        if not places:
-            return by_column
-        for batch in self._source.batches():
+        for batch in self._source.batches() if places else ():
             for at, known in places:
                 text = trimmed(as_text(batch.columns.column(at)))
                 rows = np.flatnonzero(matching(text, _NUMBERS))

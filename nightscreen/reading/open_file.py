@@ -7,15 +7,15 @@ This module detects the format and reports files that cannot be read. `csv_rows`
 from __future__ import annotations
 
 import stat
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from nightscreen.files.places import sha256_of
 from nightscreen.files.quarantine import unescape_formula
 from nightscreen.reading.columns import Vocabulary, fold, understand, unique_headings
-from nightscreen.reading.csv_rows import read_csv
+from nightscreen.reading.csv_rows import open_text, read_csv
 from nightscreen.reading.mapping_file import Mapping
-from nightscreen.reading.text import open_text
 from nightscreen.schemas.columns import CUSTOMERS
 from nightscreen.schemas.errors import InputError
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nightscreen.reading.batches import Layout, RawTable
+    from nightscreen.reading.batches import RawTable
     from nightscreen.schemas.columns import InputKind
     from nightscreen.schemas.rows import Header, SourceBatch
 
@@ -60,7 +60,6 @@ class TableSource:
     path: Path
     header: Header  # its matched columns, and the findings
     table: RawTable  # from the reader of its format
-    layout: Layout  # the columns that are read, in order
     stamp: tuple[int, int]  # size and time of change when it was opened
 
     @property
@@ -77,12 +76,10 @@ class TableSource:
         Raises:
             InputError: the file is damaged further down, or has changed since it was opened.
         """
-        try:
+        with _readable(self.path):
             if _stamp(self.path) != self.stamp:
                 raise InputError(f"{self.path}: changed while it was being read; start again")
-            yield from self.layout.batches(self.table.rows(), rows)
-        except OSError as error:
-            raise _unreadable(self.path, error) from None
+            yield from self.table.batches(self.header, rows)
 
 
 def open_source(
@@ -94,7 +91,7 @@ def open_source(
         InputError: it cannot be read as rows of that kind; the message says why and what to do.
     """
     start = read_start(path)
-    try:
+    with _readable(path):
         stamp = _stamp(path)
         table = _table(path, start, mapping, kind)
         findings = list(table.findings)
@@ -103,12 +100,10 @@ def open_source(
             ending = path.suffix or "nothing"
             finding = f"This is {kind_name}, though its name ends in {ending}; read as such."
             findings.insert(0, finding)
-        header, layout = understand(path, table.headings, mapping, findings, kind=kind)
-        source = TableSource(path, header, table, layout, stamp)
+        header = understand(path, table.headings, mapping, findings, kind=kind)
+        source = TableSource(path, header, table, stamp)
         if next(source.batches(1), None) is None:
             raise InputError(f"{path}: no rows below the headings; export it again")
-    except OSError as error:
-        raise _unreadable(path, error) from None
     return source
 
 
@@ -132,10 +127,8 @@ def headings_of(path: Path, mapping: Mapping | None = None) -> list[str]:
         InputError: it cannot be read as a table.
     """
     start = read_start(path)
-    try:
+    with _readable(path):
         return unique_headings(path, _table(path, start, mapping).headings)
-    except OSError as error:
-        raise _unreadable(path, error) from None
 
 
 class ReturnedTable(NamedTuple):
@@ -166,9 +159,10 @@ def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTab
                 yield row.line, [unescape_formula(text) for text in row.texts]
 
     if start.startswith(ZIP_MAGIC):
-        from nightscreen.reading.workbook import read_sheets  # noqa: PLC0415 - see _table
+        from nightscreen.reading.workbook import read_workbook  # noqa: PLC0415 - see _table
 
-        tables = read_sheets(path, vocabulary)
+        mappings = [Mapping(sheet=sheet) for sheet in sheets_of(path)]
+        tables = [read_workbook(path, vocabulary, mapping) for mapping in mappings]
     else:
         tables = [read_csv(open_text(path, start), vocabulary)]
     for table in tables:
@@ -181,10 +175,8 @@ def file_digest(path: Path) -> str:
     Raises:
         InputError: it cannot be read.
     """
-    try:
+    with _readable(path):
         return f"sha256:{sha256_of(path)}"
-    except OSError as error:
-        raise _unreadable(path, error) from None
 
 
 def read_start(path: Path) -> bytes:
@@ -193,7 +185,7 @@ def read_start(path: Path) -> bytes:
     Raises:
         InputError: it is missing, is not a regular file, or is empty.
     """
-    try:
+    with _readable(path):
         mode = path.stat().st_mode
         if stat.S_ISDIR(mode):
             raise InputError(f"{path}: a folder, not a file; name the file inside it")
@@ -201,8 +193,6 @@ def read_start(path: Path) -> bytes:
             raise InputError(f"{path}: not a regular file; save it to disk first")
         with path.open("rb") as file:
             start = file.read(START_BYTES)
-    except OSError as error:
-        raise _unreadable(path, error) from None
     if not start.strip(b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"):
         raise InputError(f"{path}: the file is empty; export it again")
     return start
@@ -213,13 +203,19 @@ def _stamp(path: Path) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns
 
 
-def _unreadable(path: Path, error: OSError) -> InputError:
-    if isinstance(error, FileNotFoundError):
-        return InputError(f"{path}: there is no such file; check the path")
-    if isinstance(error, PermissionError):
-        return InputError(f"{path}: no permission to read it; change its permissions or owner")
-    reason = error.strerror or type(error).__name__
-    return InputError(f"{path}: cannot be read ({reason}); check the disk and path")
+@contextmanager
+def _readable(path: Path) -> Iterator[None]:
+    """Report that a file cannot be read as an `InputError`."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise InputError(f"{path}: there is no such file; check the path") from None
+    except PermissionError:
+        message = f"{path}: no permission to read it; change its permissions or owner"
+        raise InputError(message) from None
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise InputError(f"{path}: cannot be read ({reason}); check the disk and path") from None
 
 
 def _table(

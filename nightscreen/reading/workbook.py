@@ -25,7 +25,7 @@ from openpyxl.utils.exceptions import InvalidFileException
 
 from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, SourceRow
 from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT, Vocabulary
-from nightscreen.reading.mapping_file import Mapping, nearest
+from nightscreen.reading.mapping_file import nearest
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from openpyxl.workbook import Workbook
+
+    from nightscreen.reading.mapping_file import Mapping
 
 
 LAST_ROW = 1_048_576  # the number of the last row of a sheet
@@ -207,16 +209,6 @@ def read_workbook(path: Path, vocabulary: Vocabulary, mapping: Mapping | None) -
         findings=tuple(findings),
         sheet=sheet,
     )
-
-
-def read_sheets(path: Path, vocabulary: Vocabulary) -> list[RawTable]:
-    """Return each visible sheet of a workbook as a table of text.
-
-    Raises:
-        InputError: it is no workbook, or is damaged.
-    """
-    names = visible_sheets(path)
-    return [read_workbook(path, vocabulary, Mapping(sheet=name)) for name in names]
 
 
 def visible_sheets(path: Path) -> list[str]:

@@ -48,22 +48,19 @@ def read_text(value: object) -> str | None:
 
 
 def read_number(value: object) -> Decimal | None:
-    """Return an exact number from a JSON number or from text such as `₦1,250.00`."""
+    """Return an exact number from a JSON number or from text such as `₦1,250.00`.
+
+    None if it has more digits than any of the service has.
+    """
     if isinstance(value, str):
-        text = value.replace(",", "").replace("₦", "").replace("%", "").strip()
-        return _bounded(text) if text.isascii() else None
-    if isinstance(value, int | Decimal) and not isinstance(value, bool):
-        return _bounded(value)
-    return None
-
-
-def _bounded(value: str | int | Decimal) -> Decimal | None:
-    """Return a number; None if it has more digits than any of the service has."""
+        value = value.replace(",", "").replace("₦", "").replace("%", "").strip()
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        return None
     try:
         number = Decimal(value)
     except InvalidOperation:
         return None
-    if not number.is_finite():
+    if not number.is_finite() or (isinstance(value, str) and not value.isascii()):
         return None
     too_far = bool(number) and abs(number.adjusted()) > MOST_DIGITS
     too_long = len(number.as_tuple().digits) > 2 * MOST_DIGITS

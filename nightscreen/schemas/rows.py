@@ -68,6 +68,11 @@ class Problem:
     hint: str
     action: Action
 
+    @property
+    def cells(self) -> tuple[str | int, ...]:
+        """Return its cells in `problems.csv`."""
+        return self.line, self.column, self.code, self.hint, self.action.value
+
 
 @dataclass(frozen=True, slots=True)
 class RefusedRow:
@@ -87,6 +92,12 @@ class RefusedRow:
         """Return its line of `problems.csv`, with the action `refused`."""
         return Problem(self.line, self.column, self.code, self.hint, Action.REFUSED)
 
+    def cells(self, width: int) -> list[str | int]:
+        """Return its cells in a `quarantine.csv` of so many columns of the file."""
+        values = [value or "" for value in self.values]
+        blank = [""] * (width - len(values))
+        return [*values, *blank, self.line, self.column, self.code, self.hint]
+
 
 @dataclass(frozen=True, slots=True)
 class SourceColumn:
@@ -95,6 +106,7 @@ class SourceColumn:
     heading: str  # in the file
     known: str | None  # the known column; None if it is only carried through
     output: str  # its name in the enriched output
+    place: int = 0  # its position in the file, from 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -166,23 +166,20 @@ class BankTable:
             reading = _CodeReading((named,), repaired=True) if named else reading
         if len(reading.banks) > 1:
             return BankVerdict(code, issues=(("bank_code", issue("bank_code_ambiguous")),))
-        issues: list[tuple[str, Issue]] = []
-        if reading.banks:
-            bank = reading.banks[0]
-            if reading.repaired:
-                issues.append(("bank_code", issue("bank_code_repaired")))
-            if named and named != bank:
-                issues.append(("bank_name", issue("bank_disagrees")))
-            return _settled(code, bank, "bank_code", issues)
-        if named:
-            if code:
-                issues.append(("bank_code", issue("bank_code_from_name")))
-            return _settled(code, named, "bank_name", issues)
-        if code and reading.malformed:
+        bank = reading.banks[0] if reading.banks else named
+        if bank is None and code and reading.malformed:
             return BankVerdict(code, issues=(("bank_code", issue("bank_code_malformed")),))
-        if code or name:
-            return self._unknown(code, name)
-        return BankVerdict(None)
+        if bank is None:
+            return self._unknown(code, name) if code or name else BankVerdict(None)
+        found_by = "bank_code" if reading.banks else "bank_name"
+        found = (
+            ("bank_code", "bank_code_repaired", reading.banks and reading.repaired),
+            ("bank_name", "bank_disagrees", named not in (None, bank)),
+            ("bank_code", "bank_code_from_name", code and not reading.banks),
+            (found_by, "bank_not_served", bank.code is None),
+        )
+        issues = tuple((column, issue(kind)) for column, kind, applies in found if applies)
+        return BankVerdict(bank.code or code, bank, issues)
 
     def _read_code(self, text: str) -> _CodeReading:
         digits = bare_digits(text)
@@ -279,13 +276,6 @@ def _claim(table: dict[str, Bank], key: str, bank: Bank, what: str) -> None:
         raise SettingsError(
             f"data/banks.csv: {bank.name} and {owner.name} share a {what} ({key}); change one."
         )
-
-
-def _settled(
-    text: str | None, bank: Bank, column: str, issues: Sequence[tuple[str, Issue]]
-) -> BankVerdict:
-    unserved = () if bank.code else ((column, issue("bank_not_served")),)
-    return BankVerdict(bank.code or text, bank, issues=(*issues, *unserved))
 
 
 def judge_account(text: str, institution: str | None) -> Validated[str]:

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 from nightscreen.cli.command import command
 from nightscreen.config.parameters import ScreenBatch, WatchInbox
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
+from nightscreen.schemas.consented import PullTransactions
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
-from nightscreen.schemas.pulls import PullTransactions
 
 MODELS = (
     ScreenBatch,

@@ -17,10 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nightscreen.client.classify import CallOutcome
+from nightscreen.client.classify import BY_TROUBLE, CallOutcome, next_attempt
 from nightscreen.client.limiter import AdaptiveCap, CallStart
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
-from nightscreen.client.retry import BY_TROUBLE, next_attempt
 
 SEEDS = range(4)
 REFUSAL_S = 0.005

@@ -14,8 +14,7 @@ import httpx
 import pytest
 
 from nightscreen.client import wire
-from nightscreen.client.api import Client
-from nightscreen.client.connectivity import diagnose_connection
+from nightscreen.client.api import Client, diagnose_connection
 from nightscreen.client.network import Network
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import SettingsError

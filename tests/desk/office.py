@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -140,14 +138,6 @@ class Office:
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""
         return [each["action"] for each in reversed(self.context.audit.find())]
-
-
-@contextmanager
-def office_over(night: Path, folder: Path) -> Iterator[Office]:
-    """Give a desk in a folder over a copy of a night's journal; the runs' folders are shared."""
-    shutil.copytree(night / "home", folder / "home")
-    with Office(folder) as office:
-        yield office
 
 
 @dataclass

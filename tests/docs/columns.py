@@ -19,9 +19,9 @@ from nightscreen.results.enriched import enriched_schema
 from nightscreen.results.notices import NOTICE_COLUMNS
 from nightscreen.schemas.checks import Purpose
 from nightscreen.schemas.columns import KNOWN_COLUMNS
+from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.decisions import CHANGES
 from nightscreen.schemas.enriched import CASHFLOW_SCHEMA
-from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.rows import SourceColumn
 from tests.docs.pages import code, meaning, page, table
 

@@ -12,10 +12,10 @@ from nightscreen.policy.load import load_policy
 from nightscreen.schemas.bvn import BvnState
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.checks import NoAnswer, Source
+from nightscreen.schemas.consented import PullOutcome
 from nightscreen.schemas.decisions import ChangeKind
 from nightscreen.schemas.offers import OfferState, TrackingState
 from nightscreen.schemas.policy import Decision, Policy, PurposeSentence
-from nightscreen.schemas.pulls import PullOutcome
 from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE, StopReason
 from tests.docs.pages import code, meaning, meanings, page, table
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nightscreen.files.sealed_file import MAGIC, seal_file, unsealed
 from nightscreen.files.sealing import SUBJECT_BYTES, Pseudonyms, Sealer
-from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
+from nightscreen.schemas.errors import InputError, JournalDamagedError, JournalKeyError
 
 KEY, OTHER = b"a" * 32, b"b" * 32
 
@@ -79,3 +83,23 @@ def test_pseudonyms_are_stable_distinct_and_keyed() -> None:
     assert len(seen) == 6
     assert {len(each) for each in seen} == {SUBJECT_BYTES}
     assert names.subject("bvn", "22212345678") in seen
+
+
+def test_a_sealed_file_is_whole_or_refused(tmp_path: Path) -> None:
+    """Nothing is read of an upload whose end is missing, or whose pieces were exchanged."""
+    path, sealer, clear = tmp_path / "upload.sealed", Sealer(KEY), b"customer_id\nC1"
+    digest, size = seal_file(path, [clear[:8], clear[8:]], sealer)
+    assert (digest, size) == (f"sha256:{sha256(clear).hexdigest()}", 14)
+    with unsealed(path, sealer) as plain:
+        assert plain.read_bytes() == clear
+    whole = path.read_bytes()
+    for cut in (1, 40, 80):
+        path.write_bytes(whole[:-cut])
+        with pytest.raises((InputError, JournalDamagedError)), unsealed(path, sealer):
+            pass
+    seal_file(path, [b"one", b"two"], sealer)
+    start, pieces = path.read_bytes()[: len(MAGIC)], path.read_bytes()[len(MAGIC) :]
+    each = 4 + 4 + 12 + 3 + 16  # length, key id, nonce, text, tag
+    path.write_bytes(start + pieces[each : 2 * each] + pieces[:each] + pieces[2 * each :])
+    with pytest.raises(JournalDamagedError), unsealed(path, sealer):
+        pass

@@ -28,9 +28,8 @@ from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Sandbox
-from nightscreen.schemas.consented import PULLS, Grant, TokenAnswer
+from nightscreen.schemas.consented import PULLS, Grant, PullTransactions, TokenAnswer
 from nightscreen.schemas.errors import InputError
-from nightscreen.schemas.pulls import PullTransactions
 from nightscreen.schemas.stops import StopReason
 from tests.sandbox.in_process import quick_sandbox
 from tests.screening import World

@@ -24,7 +24,7 @@ from nightscreen.operations.transactions.records import (
     parse_text,
     read_list,
 )
-from nightscreen.schemas.pulls import Answered, Difference, Known
+from nightscreen.schemas.consented import Answered, Difference, Known
 
 FIELDS = load_fields()
 PSEUDONYMS = Pseudonyms(b"k" * 32)

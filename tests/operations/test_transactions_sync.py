@@ -9,8 +9,8 @@ import pytest
 
 from nightscreen.operations.transactions.pull import list_request
 from nightscreen.sandbox.transactions import transactions_of
+from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.pulls import PulledKind
 from nightscreen.schemas.stops import StopReason
 from tests.operations.pulls_in_a_test import LIST, Lender, username
 from tests.sandbox.in_process import quick_sandbox

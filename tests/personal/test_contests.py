@@ -13,7 +13,7 @@ import pytest
 from nightscreen.cli.preflight import check_before_engine
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import GROUNDS, ContestClocks, read_settings
-from nightscreen.files.sealed_file import SUFFIX, sealed_writer
+from nightscreen.files.sealed_file import SUFFIX, seal_file
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.erasure import Erasures
@@ -152,8 +152,7 @@ def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -
     home, sealed = tmp_path / "home", tmp_path / f"row{SUFFIX}"
     settings = read_settings(home=home, base_url="http://127.0.0.1:1", api_key="sandbox-key")
     with open_journal(home) as journal:
-        with sealed_writer(sealed, journal.sealer) as sink:
-            sink.write(clear)
+        seal_file(sealed, [clear], journal.sealer)
         begin_run(
             journal,
             run_id,
@@ -165,7 +164,7 @@ def test_run_of_a_sealed_row_is_looked_at_before_it_is_resumed(tmp_path: Path) -
         journal.runs.finish(run_id, state="stopped", stop_reason="cap", report={})
     resumed = ScreenBatch(run=run_id, output=str(tmp_path / "out"))
     check_before_engine(resumed, settings)
-    with open_journal(home) as journal, sealed_writer(sealed, journal.sealer) as sink:
-        sink.write(clear + b"C3,3\n")
+    with open_journal(home) as journal:
+        seal_file(sealed, [clear + b"C3,3\n"], journal.sealer)
     with pytest.raises(InputError, match="is not the input of run"):
         check_before_engine(resumed, settings)

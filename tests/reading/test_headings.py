@@ -26,13 +26,13 @@ HERE = Path("batch.csv")
 
 def known(*headings: str) -> list[str | None]:
     """Return what each heading is taken for, after a customer_id."""
-    header = understand(HERE, ["customer_id", *headings])[0]
+    header = understand(HERE, ["customer_id", *headings])
     return [column.known for column in header.columns[1:]]
 
 
 def outputs(*headings: str) -> list[str]:
     """Return the output name of each heading, after a customer_id."""
-    header = understand(HERE, ["customer_id", *headings])[0]
+    header = understand(HERE, ["customer_id", *headings])
     return [column.output for column in header.columns[1:]]
 
 
@@ -122,20 +122,20 @@ def test_carried_columns_never_take_the_name_of_an_output_column() -> None:
 
 def test_what_seems_to_be_about_consent_is_pointed_out_first() -> None:
     """A withdrawal that is not understood must not pass unseen."""
-    header = understand(HERE, ["customer_id", " bvn", "Customer revoked?"])[0]
+    header = understand(HERE, ["customer_id", " bvn", "Customer revoked?"])
     assert '"Customer revoked?" seems to be about consent' in header.findings[0]
 
 
 def test_the_columns_of_a_quarantine_file_are_left_out() -> None:
     """All four together only; each alone is the file's own."""
-    header, layout = understand(HERE, ["customer_id", "bvn", "line", "column", "code", "hint"])
+    header = understand(HERE, ["customer_id", "bvn", "line", "column", "code", "hint"])
     assert [column.heading for column in header.columns] == ["customer_id", "bvn"]
-    assert layout.guarded
-    _, first = understand(HERE, ["line", "column", "code", "hint", "customer_id"])
-    assert first.order == (4,)
-    _, own = understand(HERE, ["customer_id", "line", "code", "hint"])
-    assert not own.guarded
-    assert len(own.order) == 4
+    assert header.fed_back
+    first = understand(HERE, ["line", "column", "code", "hint", "customer_id"])
+    assert [column.place for column in first.columns] == [4]
+    own = understand(HERE, ["customer_id", "line", "code", "hint"])
+    assert not own.fed_back
+    assert len(own.columns) == 4
 
 
 def test_no_heading_takes_the_name_of_a_column_that_the_output_adds() -> None:

@@ -82,7 +82,7 @@ def test_what_differs_between_rows_is_not_used_and_a_withdrawal_on_any_holds(wor
 def _merged(rows: list[dict[str, str]]) -> tuple[list[dict[str, Any]], list[str]]:
     """Merge rows without a run; return customers, and codes of what was found."""
     names = list(rows[0])
-    header = understand(Path("book.csv"), names)[0]
+    header = understand(Path("book.csv"), names)
     table = pa.RecordBatch.from_pylist(rows, pa.schema([(name, pa.string()) for name in names]))
     batch = SourceBatch(list(range(2, len(rows) + 2)), table)
     numbers = CustomerNumbers()

@@ -9,8 +9,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nightscreen.values.name_words import NAMES_DIR, RULES, fold_words, word_forms
-from nightscreen.values.names import match_names, read_name
+from nightscreen.values.names import (
+    NAMES_DIR,
+    RULES,
+    fold_words,
+    match_names,
+    read_name,
+    word_forms,
+)
 
 WORDS = (
     "MUSA", "BELLO", "IBRAHIM", "MUHAMMAD", "MOHD", "ABDULRAHMAN", "ABDULRAHEEM", "ABDUL", "RAHMAN",

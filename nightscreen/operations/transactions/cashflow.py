@@ -20,19 +20,17 @@ import duckdb
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from nightscreen.client.validation_errors import read_model
 from nightscreen.client.wire import Scope
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.records import PullStore, load_fields
 from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.clock import instant_text, to_instant
-from nightscreen.schemas.consented import CashFigures, GrantState
+from nightscreen.schemas.consented import KEPT, CashFigures, GrantState, PulledKind
 from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, FEATURES, figures_document
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.pulls import KEPT, PulledKind
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -43,7 +41,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
-    from nightscreen.schemas.pulls import Pulled
+    from nightscreen.schemas.consented import Pulled
 
 
 # --- rules for narrations ---

@@ -24,7 +24,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import FailureReason
 from nightscreen.files.outputs import CHANGES_FILE, QUARANTINE
 from nightscreen.files.private_files import make_private_folder
-from nightscreen.files.quarantine import quarantine_file
+from nightscreen.files.quarantine import csv_file
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.person_run import (
@@ -47,19 +47,23 @@ from nightscreen.operations.transactions.records import (
 from nightscreen.schemas.calls import CallState, LookupStatus
 from nightscreen.schemas.checks import Operation, SubjectKind
 from nightscreen.schemas.clock import DAY_MICROS, lagos_day, to_instant
-from nightscreen.schemas.consented import PULLS, Grant, GrantState, Tokens
-from nightscreen.schemas.errors import InputError, UsageError
-from nightscreen.schemas.pulls import (
+from nightscreen.schemas.consented import (
     FINAL,
     KEPT,
+    PULLS,
     UNCHANGED,
+    Grant,
+    GrantState,
     Pulled,
     PulledKind,
     PullOutcome,
     PullTransactions,
+    Tokens,
     TransactionChange,
 )
-from nightscreen.schemas.rows import INSTANT, RefusedRow, SourceColumn
+from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
+from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.stops import TEST_MODE, StopReason
 
 if TYPE_CHECKING:
@@ -86,7 +90,7 @@ CHANGES_SCHEMA = pa.schema(
 )
 """One row for each record added, modified or removed, by pseudonyms; and one for each customer
 whose list was suspiciously short, with the number of unconfirmed removals."""
-_QUARANTINED = tuple(SourceColumn(name, None, name) for name in ("customer_id", "record_key"))
+_QUARANTINED = ("customer_id", "record_key", *QUARANTINE_COLUMNS)
 NOTICES = {
     "lapsed": "consents lapsed, since the service does not renew them any more: ask these "
     "customers again; see: nightscreen consent list",
@@ -420,20 +424,12 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             written = {kind: self._write_typed(kind, pulls, ids) for kind in self.kinds}
             write_cash_flow(self.run, self.store, CashFlow.of(self.run.settings), pulls)
         write_rows(self.run.folder, CHANGES_FILE, self._changes(pulls), CHANGES_SCHEMA)
-        refused = (  # the record's owner, its place in the list, and why; its contents stay sealed
-            RefusedRow(
-                line=place,
-                column=column,
-                code=code,
-                hint=HINTS.get(code, ""),
-                values=(ids.get(each.customer, ""), key),
-            )
-            for each in pulls
-            for summary in each.summary.values()
-            for place, key, code, column in summary.get("unreadable", ())
-        )
-        with quarantine_file(self.run.folder.path / QUARANTINE, _QUARANTINED) as write:
-            write(refused)
+        with csv_file(self.run.folder.path / QUARANTINE, _QUARANTINED) as refuse:
+            for each in pulls:  # each record's owner, its place in the list, and why
+                for summary in each.summary.values():
+                    for place, key, code, column in summary.get("unreadable", ()):
+                        whose = ids.get(each.customer, "")
+                        refuse([whose, key, place, column, code, HINTS.get(code, "")])
         self.run.folder.rows[QUARANTINE] = self.rows_refused
         return written
 

@@ -24,15 +24,12 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import insert, literal, select, union_all, update
 
-from nightscreen.client.validation_errors import read_model
 from nightscreen.journal.database import blocks
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import TRANSACTION, records, transaction_records
 from nightscreen.schemas.answers import read_instant, read_number
 from nightscreen.schemas.clock import to_micros
-from nightscreen.schemas.consented import RawRecords, find_records
-from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.pulls import (
+from nightscreen.schemas.consented import (
     KEPT,
     Answered,
     Difference,
@@ -40,10 +37,13 @@ from nightscreen.schemas.pulls import (
     Pulled,
     PulledKind,
     PullOutcome,
+    RawRecords,
     TransactionChange,
+    find_records,
 )
+from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import INSTANT
-from nightscreen.schemas.shipped import DATA
+from nightscreen.schemas.shipped import DATA, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
