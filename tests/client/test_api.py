@@ -85,6 +85,17 @@ async def silent(wire_: Wire) -> None:
     await wire_.reader.read()
 
 
+def holding() -> tuple[Behaviour, asyncio.Event]:
+    """Return a service that keeps a call waiting, and what is set once one has arrived."""
+    arrived = asyncio.Event()
+
+    async def hold(wire_: Wire) -> None:
+        arrived.set()
+        await silent(wire_)
+
+    return hold, arrived
+
+
 OK = b"HTTP/1.1 200 OK\r\n"
 CHUNKED = OK + b"Transfer-Encoding: chunked\r\n\r\n"
 LONG = b" " * (BODY_BYTES * 20)
@@ -172,12 +183,7 @@ async def test_ends_of_a_response_are_the_same_under_tls(behave: Behaviour, tmp_
 
 async def test_calls_that_wait_when_the_client_is_closed_are_not_sent() -> None:
     """Only the call that has the connection can have been charged."""
-    arrived = asyncio.Event()
-
-    async def hold(wire_: Wire) -> None:
-        arrived.set()
-        await silent(wire_)
-
+    hold, arrived = holding()
     async with raw_service(hold) as service:
         transport = PooledTransport(connections=1)
         client = Client(service.base, KEY, timeouts_s=PATIENCE, transport=transport)
@@ -191,11 +197,7 @@ async def test_calls_that_wait_when_the_client_is_closed_are_not_sent() -> None:
 
 async def test_answer_about_somebody_else_ends_its_connection() -> None:
     """A service that answers out of step would give each later customer another's answer."""
-
-    async def mistake(wire_: Wire) -> None:
-        await wire_.answer(MISTAKEN)
-
-    async with raw_service(mistake) as service, Client(service.base, KEY) as client:
+    async with raw_service(answers(MISTAKEN)) as service, Client(service.base, KEY) as client:
         for _ in range(2):
             assert (await client.send(ASK)).trouble is FailureReason.WRONG_IDENTITY
         assert service.connections == 2
@@ -217,33 +219,34 @@ SURPLUS = {
 }
 
 
-@pytest.mark.parametrize("late_s", [None, 0.002, 0.12])
-async def test_surplus_is_never_the_next_customers_answer(late_s: float | None) -> None:
-    """Whatever comes after a listing, and when, the next customer is asked and not found."""
-    for what, surplus in SURPLUS.items():
-        assert await asked_by_turns(surplus, late_s) == [("listed", "clear", 0)] * 4, what
-
-
-async def asked_by_turns(surplus: bytes, late_s: float | None) -> list[tuple[object, ...]]:
-    """Return what a listed and a clear customer were answered, each time, and the second's cost."""
+def and_more(answer: bytes, surplus: bytes, late_s: float | None) -> Behaviour:
+    """Return a service that says more than its answer, at once or later."""
 
     async def behave(wire_: Wire) -> None:
-        if of(wire_.head) != BVN:
-            await wire_.say(MISS)
-            return
-        await wire_.say(whole(GOOD) + (surplus if late_s is None else b""))
+        await wire_.say(answer + (surplus if late_s is None else b""))
         if late_s is not None:
             await asyncio.sleep(late_s)
             await wire_.say(surplus)
 
-    found: list[tuple[object, ...]] = []
-    async with raw_service(behave) as service, Client(service.base, KEY) as client:
-        for number in range(4):
-            listed = await client.send(ASK)
-            clear = await client.send(karma(IdentityKind.BVN, f"2233333333{number}"))
-            found.append((listed.outcome, clear.outcome, clear.cost_micro))
-        assert len(service.heads) == 8
-    return found
+    return behave
+
+
+@pytest.mark.parametrize("late_s", [None, 0.002, 0.12])
+async def test_surplus_is_never_the_next_customers_answer(late_s: float | None) -> None:
+    """Whatever comes after a listing, and when, the next customer is asked and not found."""
+    for what, surplus in SURPLUS.items():
+        listed = and_more(whole(GOOD), surplus, late_s)
+
+        async def behave(wire_: Wire, listed: Behaviour = listed) -> None:
+            await (listed(wire_) if of(wire_.head) == BVN else wire_.say(MISS))
+
+        async with raw_service(behave) as service, Client(service.base, KEY) as client:
+            for number in range(4):
+                found = await client.send(ASK)
+                other = await client.send(karma(IdentityKind.BVN, f"2233333333{number}"))
+                assert found.outcome == "listed", what
+                assert (other.outcome, other.cost_micro) == ("clear", 0), what
+            assert len(service.heads) == 8
 
 
 @pytest.mark.parametrize("late_s", [None, 0.002])
@@ -253,25 +256,18 @@ async def test_an_answer_that_names_nobody_is_taken_back_where_more_follows(
     """It may be anybody's, and its call may have been charged: in doubt, and asked again."""
     for first in (MISS, NAMELESS, SURPLUS["an error"]):
         for surplus in (MISS, whole(GOOD), b"garbage"):
-            await taken_back(first, surplus, late_s)
-
-
-async def taken_back(first: bytes, surplus: bytes, late_s: float | None) -> None:
-    """Let a service say more than its answer, and hold that the answer counts for nothing."""
-
-    async def twice_said(wire_: Wire) -> None:
-        await wire_.say(first + (surplus if late_s is None else b""))
-        if late_s is not None:
-            await asyncio.sleep(late_s)
-            await wire_.say(surplus)
-
-    async with raw_service(twice_said) as service, Client(service.base, KEY) as client:
-        reading = await client.send(ASK)
-        assert (reading.verdict, reading.trouble, reading.retry) == ("in_doubt", "cut", True)
-        assert reading.cost_micro is None
-        service.behave = good
-        assert (await client.send(ASK)).outcome == "listed"
-        assert service.connections == 2
+            behave = and_more(first, surplus, late_s)
+            async with raw_service(behave) as service, Client(service.base, KEY) as client:
+                reading = await client.send(ASK)
+                assert (reading.verdict, reading.trouble, reading.retry) == (
+                    "in_doubt",
+                    "cut",
+                    True,
+                )
+                assert reading.cost_micro is None
+                service.behave = good
+                assert (await client.send(ASK)).outcome == "listed"
+                assert service.connections == 2
 
 
 async def test_line_end_in_a_token_writes_no_second_request() -> None:
@@ -297,12 +293,8 @@ async def test_dead_reused_connection_is_in_doubt_and_not_repeated() -> None:
 
 async def test_connection_closed_while_idle_is_not_used_again() -> None:
     """A close that has arrived is noticed before the next call is written."""
-
-    async def answer_and_close(wire_: Wire) -> None:
-        await wire_.answer(GOOD)
-        wire_.cut()
-
-    async with raw_service(answer_and_close) as service, Client(service.base, KEY) as client:
+    closing = says(whole(GOOD), cut=True)
+    async with raw_service(closing) as service, Client(service.base, KEY) as client:
         for _ in range(5):
             assert (await client.send(ASK)).verdict is ChargeStatus.ANSWERED
             await asyncio.sleep(0.01)
@@ -321,35 +313,25 @@ async def test_connection_never_made_is_not_sent(base: str) -> None:
 
 async def test_time_up_while_waiting_for_a_connection_is_not_sent() -> None:
     """More callers than connections: those who never got one have sent nothing."""
-    arrived = asyncio.Event()
-
-    async def hold(wire_: Wire) -> None:
-        arrived.set()
-        await silent(wire_)
-
+    hold, arrived = holding()
     async with raw_service(hold) as service:
         transport = PooledTransport(connections=1)
         times = TIMEOUTS_S | {"karma": 0.1, "ecosystem": 60.0}
         async with Client(service.base, KEY, timeouts_s=times, transport=transport) as client:
-            holding = asyncio.create_task(client.send(ecosystem(BVN)))
+            held = asyncio.create_task(client.send(ecosystem(BVN)))
             await arrived.wait()
             readings = await asyncio.gather(*(client.send(ASK) for _ in range(2)))
-            holding.cancel()
+            held.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await holding
+                await held
         assert [reading.verdict for reading in readings] == ["not_sent", "not_sent"]
         assert len(service.heads) == 1
 
 
 async def test_cancelled_call_tells_whether_it_left() -> None:
     """A cancellation passes through; the departure says that the call may be charged."""
-    arrived = asyncio.Event()
-
-    async def arrive(wire_: Wire) -> None:
-        arrived.set()
-        await silent(wire_)
-
-    async with raw_service(arrive) as service, Client(service.base, KEY) as client:
+    hold, arrived = holding()
+    async with raw_service(hold) as service, Client(service.base, KEY) as client:
         departure = Departure()
         task = asyncio.create_task(client.send(ASK, departure))
         await arrived.wait()

@@ -117,14 +117,14 @@ def desk(tmp_path: Path) -> Desk:
 def test_a_file_is_moved_beside_its_result_and_screened_once(desk: Desk) -> None:
     """Quote, decisions and report lie beside it; the folder it was taken into is gone.
 
-    Dropped again, also under another name, it is known, and whoever drops it is told the run.
+    Dropped again, also under another name, it is known, and whoever drops it is told the run. It
+    goes with the enriched rows, since it holds what they hold; the report stays.
     """
     kept = desk.drop("applicants-20260301.csv")
     assert desk.run(desk.take()) is Fate.SCREENED
     (report,) = desk.reports()
     folder = desk.dropped / "done" / report["run_id"]
     assert (report["state"], report["batch"]) == ("completed", "applicants")
-    assert (folder / "input" / "applicants-20260301.csv").exists()
     assert "expected    ₦" in (folder / "quote.txt").read_text()
     assert f"It cost ₦{report['cost']['total']}" in (folder / "result.txt").read_text()
     assert openpyxl.load_workbook(folder / "decisions.xlsx").active is not None
@@ -136,6 +136,15 @@ def test_a_file_is_moved_beside_its_result_and_screened_once(desk: Desk) -> None
     assert desk.reports() == [report]
     assert len(desk.calls()) == asked
     assert [report["run_id"] in text for text in desk.told("already-screened.txt")] == [True] * 2
+    for days, there in ((395, True), (397, False)):
+        with open_journal(desk.folder / "home", clock=partial(_after, days)) as journal:
+            purge(journal, due(journal, Retention()))
+        assert (folder / "input" / "applicants-20260301.csv").exists() is there
+    assert (folder / "report.html").exists()
+
+
+def _after(days: int) -> int:
+    return system_clock() + days * DAY_MICROS
 
 
 @pytest.mark.parametrize(
@@ -158,19 +167,6 @@ def test_what_cannot_be_screened_is_told_in_plain_words(
     assert str(desk.folder) not in text
     assert desk.reports() == []
     assert len(list((desk.dropped / "failed").glob(f"*/{name}"))) == 1
-
-
-def test_a_name_that_names_somebody_goes_no_further(desk: Desk) -> None:
-    """Not into batch, paths or journal; whoever dropped it is warned."""
-    desk.drop("22912345678-loans.csv")
-    assert desk.run(desk.take()) is Fate.SCREENED
-    (report,) = desk.reports()
-    folder = desk.dropped / "done" / report["run_id"]
-    assert report["batch"] == "loans"
-    assert (folder / "input" / "file.csv").exists()
-    assert "looked like a person's number" in (folder / "result.txt").read_text()
-    with sqlite3.connect(desk.folder / "home" / "journal.sqlite") as journal:
-        assert "22912345678" not in str(journal.execute("SELECT * FROM runs").fetchall())
 
 
 def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> None:
@@ -201,8 +197,12 @@ def test_a_stopped_run_goes_on_when_its_file_is_dropped_again(desk: Desk) -> Non
 
 
 def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) -> None:
-    """The process died between the two: whoever watches next only moves the file."""
-    desk.drop("book.csv")
+    """The process died between the two: whoever watches next only moves the file.
+
+    A name that names somebody goes no further, not into batch, paths or journal; whoever dropped
+    the file is warned.
+    """
+    desk.drop("22912345678-loans.csv")
     ticket = desk.take()
     found = desk.look_into(ticket)
     assert found.parameters is not None
@@ -214,7 +214,13 @@ def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) 
     (again,) = desk.inbox.orphaned_tickets()
     assert desk.run(again) is Fate.SCREENED
     assert len(desk.calls()) == asked
-    assert len(desk.told("result.txt")) == 1
+    (report,) = desk.reports()
+    assert report["batch"] == "loans"
+    assert (desk.dropped / "done" / report["run_id"] / "input" / "file.csv").exists()
+    (said,) = desk.told("result.txt")
+    assert "looked like a person's number" in said
+    with sqlite3.connect(desk.folder / "home" / "journal.sqlite") as journal:
+        assert "22912345678" not in str(journal.execute("SELECT * FROM runs").fetchall())
 
 
 @pytest.mark.parametrize(
@@ -271,23 +277,6 @@ def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
         (ticket,) = desk.inbox.orphaned_tickets()
     assert desk.look_into(ticket).fate is Fate.FAILED
     assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
-
-
-def _after(days: int) -> int:
-    return system_clock() + days * DAY_MICROS
-
-
-def test_a_dropped_file_goes_with_the_enriched_rows(desk: Desk) -> None:
-    """It holds what they hold; the report stays."""
-    desk.drop("book.csv")
-    desk.run(desk.take())
-    (report,) = desk.reports()
-    folder = desk.dropped / "done" / report["run_id"]
-    for days, there in ((395, True), (397, False)):
-        with open_journal(desk.folder / "home", clock=partial(_after, days)) as journal:
-            purge(journal, due(journal, Retention()))
-        assert (folder / "input" / "book.csv").exists() is there
-    assert (folder / "report.html").exists()
 
 
 def reviewed(folder: Path, was: str = "", **cells: str) -> Path:
@@ -367,55 +356,70 @@ def _clear_text(path: Path) -> str:
     return content.decode("utf-8", "replace") + content.decode("utf-16-le", "replace")
 
 
-@pytest.mark.parametrize("name", FORMS)
-def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk, name: str) -> None:
-    """It goes whole, wherever it was dealt with; one that waits is waited for."""
+def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk) -> None:
+    """It goes whole, wherever it was dealt with; one that waits is waited for.
+
+    So do a text without headings in which a line names the person, and what nobody can read.
+    """
     people = [customer(number) for number in range(1, 6)]
-    people[2]["first_name"] = 'Ola "Two\nLines"'
-    content = FORMS[name]([list(people[0]), *(list(each.values()) for each in people)])
-    others = FORMS[name]([list(people[0]), list(people[0].values())])
-    for fate in (Fate.SCREENED, Fate.REPEATED):
-        (desk.dropped / name).write_bytes(content)
-        assert desk.run(desk.take()) is fate
-    for folder, held in (("a", content), ("b", others)):
-        (desk.dropped / "failed" / folder).mkdir(parents=True)
-        (desk.dropped / "failed" / folder / name).write_bytes(held)
-    waiting = desk.dropped / "waiting" / "20260302-220000-abc"
-    waiting.mkdir(parents=True)
     gone = people[2]
-    copies = [path for path in desk.dropped.rglob(name) if path.read_bytes() == content]
-    assert len(copies) == 3
+    gone["first_name"] = 'Ola "Two\nLines"'
+    whom = ErasureTarget(customer_id=gone["customer_id"])
+    rows = [list(people[0]), *(list(each.values()) for each in people)]
+    for fate in (Fate.SCREENED, Fate.REPEATED):
+        (desk.dropped / "book.csv").write_bytes(FORMS["book.csv"](rows))
+        assert desk.run(desk.take()) is fate
+    (report,) = desk.reports()
+    failed, waiting = desk.dropped / "failed", desk.dropped / "waiting" / "20260302-220000-abc"
+    waiting.mkdir(parents=True)
+    copies, others = [failed / "unread" / "cut.xlsx", failed / "text" / "notes.txt"], []
+    for name in FORMS:
+        copies += [
+            failed / f"mine-{name}" / name,
+            desk.dropped / "done" / report["run_id"] / "input" / name,
+        ]
+        others.append(failed / f"others-{name}" / name)
+    contents = {name: form(rows) for name, form in FORMS.items()}
+    of_others = [form(rows[:2]) for form in FORMS.values()]
+    contents |= {"cut.xlsx": b"PK\x03\x04 broken", "notes.txt": f"call {gone['bvn']}".encode()}
+    for path in (*copies, *others):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path in copies:
+            path.write_bytes(contents[path.name])
+    for path, content in zip(others, of_others, strict=True):
+        path.write_bytes(content)
+    dropped = [path for path in desk.dropped.rglob("book.csv") if path not in others]
+    assert len(dropped) == 3
+    copies += dropped
     with open_journal(desk.folder / "home") as journal:
-        whom = ErasureTarget(customer_id=gone["customer_id"])
-        for place in (desk.dropped / name, waiting / name):
-            place.write_bytes(content)
-            with pytest.raises(InputError, match="not screened yet"):
-                find_person_data(journal, whom, inbox=desk.dropped)
-            assert all(path.exists() for path in copies)
-            place.unlink()
-        (waiting / ".ticket.json").write_text(json.dumps({"name": f"{gone['bvn']} {name}"}))
+        for name in FORMS:
+            for place in (desk.dropped / name, waiting / name):
+                place.write_bytes(contents[name])
+                with pytest.raises(InputError, match="not screened yet"):
+                    find_person_data(journal, whom, inbox=desk.dropped)
+                assert all(path.exists() for path in copies)
+                place.unlink()
+        (waiting / ".ticket.json").write_text(json.dumps({"name": f"{gone['bvn']} book.csv"}))
         with pytest.raises(InputError, match="not screened yet"):
             find_person_data(journal, whom, inbox=desk.dropped)
         (waiting / ".ticket.json").unlink()
         done = erase(journal, find_person_data(journal, whom, inbox=desk.dropped))
     assert not [path for path in copies if path.exists()]
-    assert (desk.dropped / "failed" / "b" / name).read_bytes() == others
-    (report,) = desk.reports()
+    assert [path.read_bytes() for path in others] == of_others
     places = {f"{report['run_id']}/{kept}" for kept in ("input/*", "decisions.xlsx")}
-    assert {*done["removed_whole"]} >= places | {"failed/a"}
+    assert {*done["removed_whole"]} >= places | {f"failed/mine-{each}" for each in FORMS} | {
+        "failed/text"
+    }
+    assert done["removed_unread"] == ["failed/unread"]
     for path in desk.dropped.rglob("*"):
         assert not path.is_file() or gone["bvn"] not in _clear_text(path), path
 
 
 def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk: Desk) -> None:
     """The quarantine is kept for a month, the dropped file for a year: it has the person still."""
-    people = [
-        customer(1),
-        customer(2),
-        {**customer(3), "bvn": "", "account_number": "", "phone": ""},
-    ]
+    refused = {**customer(3), "bvn": "2291", "account_number": "", "phone": ""}
+    people = [customer(1), customer(2), refused]
     rows = [list(people[0]), *(list(each.values()) for each in people)]
-    rows[3][rows[0].index("bvn")] = "2291"
     (desk.dropped / "book.csv").write_text(_csv(rows))
     assert desk.run(desk.take()) is Fate.SCREENED
     (report,) = desk.reports()
@@ -424,25 +428,6 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
     with open_journal(desk.folder / "home", clock=partial(_after, 31)) as journal:
         purge(journal, due(journal, Retention()))
         assert not (folder / "quarantine.csv").exists()
-        whom = ErasureTarget(customer_id=people[2]["customer_id"])
+        whom = ErasureTarget(customer_id=refused["customer_id"])
         erase(journal, find_person_data(journal, whom))
     assert not (folder / "input" / "book.csv").exists()
-
-
-def test_a_file_that_nobody_can_read_goes_and_so_does_text_without_headings(desk: Desk) -> None:
-    """A workbook that is damaged, and a text in which a line names the person."""
-    person = customer(3)
-    for folder, name, content in (
-        ("a", "book.xlsx", b"PK\x03\x04 broken"),
-        ("b", "notes.txt", f"call {person['bvn']} back\nsomething else\n".encode()),
-    ):
-        (desk.dropped / "failed" / folder).mkdir(parents=True)
-        (desk.dropped / "failed" / folder / name).write_bytes(content)
-    desk.screen([customer(number) for number in range(1, 6)])
-    with open_journal(desk.folder / "home") as journal:
-        whom = ErasureTarget(bvn=person["bvn"])
-        done = erase(journal, find_person_data(journal, whom, inbox=desk.dropped))
-    assert done["removed_unread"] == ["failed/a"]
-    assert not (desk.dropped / "failed" / "a" / "book.xlsx").exists()
-    assert "failed/b" in done["removed_whole"]
-    assert not (desk.dropped / "failed" / "b" / "notes.txt").exists()

@@ -12,14 +12,10 @@ from typing import Any
 
 import httpx
 
-from nightscreen.journal import open_journal
-from nightscreen.journal.records import Records
 from nightscreen.operations.bvn.confirmations import BvnConfirmations
 from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.loans.tracking import LoanTracking
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock
-from nightscreen.schemas.offers import LinkState, Offer, TrackLoans
 from tests.client.fakes import Canned
 from tests.operations.bvn_in_a_test import asked
 from tests.screening import VirtualWorld
@@ -57,10 +53,8 @@ def _answer(endpoint: str) -> dict[str, Any]:
     meta = {"cost": 0, "balance": 5000}
     if last == "accounts" and method == "POST":
         return {"status": "otp", "message": "OTP sent", "data": "0803****567", "meta": meta}
-    if last == "accounts":
-        data = {"bvn": before, "first_name": "Amina", "last_name": "Bello"}
-        return {"status": "success", "data": data, "meta": {"cost": 20, "balance": 4980}}
-    return {"status": "success", "data": {"reference": last, "status": {"status": "PENDING"}}}
+    data = {"bvn": before, "first_name": "Amina", "last_name": "Bello"}
+    return {"status": "success", "data": data, "meta": {"cost": 20, "balance": 4980}}
 
 
 @dataclass
@@ -93,37 +87,8 @@ class Office(VirtualWorld):
         parameters = ConfirmBvns(input=str(source), output=self.out, **options)
         return self.run_persons(BvnConfirmations, parameters)
 
-    def track(self, **options: Any) -> dict[str, Any]:  # noqa: ANN401
-        """Track loans that were offered before."""
-        with open_journal(self.folder / "home", clock=self.clock) as journal:
-            offers = [_offered(journal, number, self.clock()) for number in range(NUMBER)]
-            Records(journal, Offer).add(offers)
-        parameters = TrackLoans(output=self.out, **options)
-        return self.run_persons(LoanTracking, parameters)
-
     def _customers(self) -> str:
         return str(self.write([asked(number) for number in range(NUMBER)]))
-
-
-def _offered(journal: Any, number: int, at: int) -> Offer:  # noqa: ANN401 - a journal
-    reference = f"LN{number:04d}"
-    return Offer(
-        subject=journal.pseudonyms.subject("loan offer", str(number)),
-        customer=journal.pseudonyms.customers_anywhere([f"CUST-{number:04d}"]),
-        batch="book",
-        product_id="LP1001",
-        number=1,
-        run_id="earlier",
-        source_run_id="earlier",
-        decision="approve",
-        state=LinkState.OFFERED,
-        at=at,
-        offered_at=at,
-        loan=journal.pseudonyms.subject("loan", reference),
-        customer_id=f"CUST-{number:04d}",
-        reference=reference,
-        url="https://l",
-    )
 
 
 def status(report: dict[str, Any]) -> Counter[str]:
@@ -135,4 +100,4 @@ def status(report: dict[str, Any]) -> Counter[str]:
     return counts
 
 
-FLOWS: Sequence[str] = ("request", "confirm", "track")
+FLOWS: Sequence[str] = ("request", "confirm")

@@ -24,7 +24,7 @@ from tests.client.fakes import Canned
 from tests.money.service_in_memory import Bureau
 from tests.screening import Steered
 
-ROWS = 60
+ROWS = 45
 IN_FLIGHT = 4
 
 

@@ -1,6 +1,6 @@
 """Outages in flows other than screening: waited out before a deadline, final without one.
 
-One driver runs all these flows: each is tested with an outage, and some with other faults.
+One driver runs all flows person by person: the two stages of BVN consent stand for them.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def test_an_outage_is_waited_out_before_the_deadline(office: Office, flow: str) 
 def test_a_short_outage_stops_nothing(office: Office) -> None:
     """503 for some minutes uses up no attempts: as long as no call is answered, none fails."""
     office.service.fault = during(office, 5 * MINUTE, BUSY)
-    report = office.track()
+    report = office.request()
     assert (report["state"], status(report)["free"]) == ("completed", NUMBER)
     assert office.loop.time() < 8 * MINUTE
 
@@ -89,7 +89,7 @@ def test_a_topped_up_wallet_is_noticed(office: Office) -> None:
 def test_a_refused_key_is_not_waited_for(office: Office) -> None:
     """Waiting does not help: the run stops at once, deadline or not, and says why."""
     office.service.fault = lambda _asked: WRONG_KEY
-    report = office.track(deadline=office.in_hours(3))
+    report = office.request(deadline=office.in_hours(3))
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert office.loop.time() < 5 * MINUTE
     assert len(office.service.asked) <= 2 * NUMBER

@@ -26,8 +26,8 @@ ODD: dict[str, Canned] = {
     "200 and nothing": Canned(200, {}),
 }
 """The first comes at the opening, the second at karma's first lookup, the third at the closing."""
-IDENTITIES = {"bvn": "bvn", "phone": "phone", "email": "email"}
-"""Kinds of karma identities, and their columns in the batch."""
+KINDS = ("bvn", "phone", "email")
+"""Kinds of karma identities, which are columns of the batch."""
 
 
 def failed(report: dict[str, Any]) -> int:
@@ -57,20 +57,18 @@ def test_one_odd_answer_of_each_kind_is_that_lookups_failure(tmp_path: Path) -> 
 
 def test_one_customer_with_several_identifiers_is_one_witness(tmp_path: Path) -> None:
     """A customer with odd answers to all lookups does not end a night, even as the first."""
-    asked: dict[str, Any] = {"checks": ("karma",), "karma_identities": tuple(IDENTITIES)}
-    bureau = Bureau(tmp_path / "before", rows=ROWS)
-    (tmp_path / "before").mkdir()
-    bureau.night(**asked)
-    first = bureau.service.ledger[0][1]
-    rows = csv_rows(bureau.folder / "in.csv")
-    theirs = next(row for row in rows if first in row.values())
-    identities = {theirs[column] for column in IDENTITIES.values()}
-    identities |= {f"+234{theirs['phone'][-10:]}"}  # as it is sent, whatever the file's format
+    bureau, identities = Bureau(tmp_path, rows=ROWS), set[str]()
+    rows = csv_rows(Path(bureau.batch()))
 
-    bureau = Bureau(tmp_path, rows=ROWS)
-    odd = ODD["404 of a proxy"]
-    bureau.service.before = lambda _, identity, __: odd if identity in identities else None
-    report = bureau.night(**asked).report
+    def before(_: str, identity: str, number: int) -> Canned | None:
+        if number == 0:
+            theirs = next(row for row in rows if identity in row.values())
+            identities.update(theirs[column] for column in KINDS)
+            identities.add(f"+234{theirs['phone'][-10:]}")  # as it is sent, whatever the form
+        return ODD["404 of a proxy"] if identity in identities else None
+
+    bureau.service.before = before
+    report = bureau.night(checks=("karma",), karma_identities=KINDS).report
     assert (report["state"], report["stop_reason"]) == ("completed", None)
-    assert failed(report) == len(IDENTITIES)
+    assert failed(report) == len(KINDS)
     honest(report, bureau)

@@ -5,7 +5,6 @@ The saved outputs would show a mistake too, but not after they were saved again 
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 import shutil
@@ -25,9 +24,17 @@ from tests.nights.fixed_world import DATA_KEY
 from tests.nights.spent import WORLDS
 from tests.nights.standard import StandardNight
 from tests.recomputed import Folder
-from tests.screening import csv_rows
+from tests.screening import Night, csv_rows
 
 DECIDED = [name for name in WORLDS if name != "test-mode"]
+BY_WORLD = sorted(
+    (
+        tuple(name for name in DECIDED if WORLDS[name] is spend)
+        for spend in dict.fromkeys(WORLDS[name] for name in DECIDED)
+    ),
+    key=lambda names: "killed" not in names,
+)
+"""The nights of each world together."""
 
 
 @pytest.mark.parametrize("name", DECIDED)
@@ -46,23 +53,26 @@ def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(
             assert row["bank_account_status"] == "verified"
 
 
-@pytest.mark.parametrize("name", sorted(DECIDED, key=lambda name: name != "killed"))
+@pytest.mark.parametrize("names", BY_WORLD, ids="-".join)
 def test_figures_are_the_same_wherever_they_are_read(
-    standard_night: StandardNight, name: str, tmp_path: Path
+    standard_night: StandardNight, names: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Tonight, Money, the run's page, its report, its CSV and its Parquet: rows, naira and cost.
 
     The killed night comes first: it runs in a fork, which must not inherit a desk's database.
     """
-    spent = standard_night(name)
-    shutil.copytree(spent.world.folder / "home", tmp_path / "home")
+    nights = {name: standard_night(name) for name in names}
+    shutil.copytree(nights[names[0]].world.folder / "home", tmp_path / "home")
     for path in (tmp_path / "home", *(tmp_path / "home").rglob("*")):
         path.chmod(path.stat().st_mode | stat.S_IWUSR)
     with Office(tmp_path, changes={"data_key": DATA_KEY}) as office:
         ended = [run for run in office.journal.runs.newest(limit=100) if run.report]
         browser = office.browser("approver", "auditor")
         tonight, money = browser.get("/").text, browser.get("/money").text
-        page = browser.get(f"/runs/{spent.night.report['run_id']}").text
+        pages = {
+            name: browser.get(f"/runs/{spent.night.report['run_id']}").text
+            for name, spent in nights.items()
+        }
     reports = {
         run.run_id: json.loads((Path(run.folder) / "report.json").read_text()) for run in ended
     }
@@ -79,18 +89,22 @@ def test_figures_are_the_same_wherever_they_are_read(
     for row in by_batch:
         batch, _, cost, _ = re.findall(r">([^<>]+)</t[hd]>", f"<th>{row}")
         assert plain(cost) == costs[batch]
-    counted = Folder(spent.night.folder).counted
+    for name, page in pages.items():
+        require_same_decisions(name, nights[name].night, page)
+
+
+def require_same_decisions(name: str, night: Night, page: str) -> None:
+    """Compare rows and naira by decision: the run's page, its report, its list and its Parquet."""
+    counted = Folder(night.folder).counted
     rows = Counter(row["decision"] for row in counted)
     exposure = dict.fromkeys(rows, Decimal())
     for row in counted:
         exposure[row["decision"]] += row["exposure"] or 0
-    decisions = spent.night.report["decisions"]
-    assert {name: number for name, number in decisions.items() if number} == rows
+    assert {each: n for each, n in night.report["decisions"].items() if n} == rows
     tiles = re.findall(r'said (\w+)" href=[^>]*><span>\w+</span><b>([^<]*)</b><span>([^<]*)', page)
-    assert {name: plain(number) for name, number, _ in tiles if plain(number)} == rows
-    assert all(plain(naira) == exposure.get(name, 0) for name, _, naira in tiles)
-    with (spent.night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
-        listed = Counter(row["decision"] for row in csv.DictReader(file))
+    assert {each: plain(number) for each, number, _ in tiles if plain(number)} == rows
+    assert all(plain(naira) == exposure.get(each, 0) for each, _, naira in tiles)
+    listed = Counter(row["decision"] for row in csv_rows(night.folder / "decisions.csv"))
     # reviewed customers are not in the list any more
     reviewed = {"decline": 1, "undecided": 1} if name == "reviewed" else {}
     assert listed == {
@@ -149,7 +163,6 @@ def test_a_loan_book_counts_each_customer_once(standard_night: StandardNight) ->
     assert report["rows"]["customers"] == len(owed) == sum(report["decisions"].values())
     assert report["checks"]["karma"]["lookups"] == len(owed)
     assert report["exposure"]["total"] == f"{sum(owed.values()):.2f}"
-    with (night.folder / "decisions.csv").open(encoding="utf-8-sig", newline="") as file:
-        listed = list(csv.DictReader(file))
+    listed = csv_rows(night.folder / "decisions.csv")
     assert len({row["customer_id"] for row in listed}) == len(listed)
     assert all(Decimal(row["exposure"]) == owed[row["customer_id"]] for row in listed)

@@ -71,14 +71,16 @@ def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Pat
     """Proposed it changes nothing; approved it decides, signed off, unless a file is named.
 
     A file is approved by its rules: a report says so, or that nobody did; a setting then refuses
-    it, as it refuses other rules under an approved name.
+    it, as it refuses other rules under an approved name. One run is never decided by two policies:
+    a resumed run keeps the one that it began with.
     """
     world = World(tmp_path)
     own = tmp_path / "own.toml"
     own.write_text(SMALL)
     with open_journal(tmp_path / "home") as journal:
         made = propose(journal, SMALL, by="Ada", note="smaller")
-    before = world.screen(ROWS[:2], batch="b")
+    before = world.screen(ROWS, batch="b", max_spend="60")
+    assert before.report["state"] == "stopped"
     assert before.report["provenance"]["policy"] == load_policy().label
     unapproved = world.screen(ROWS[:2], batch="b", policy=str(own))
     assert unapproved.report["provenance"]["policy"] == made.policy
@@ -102,6 +104,10 @@ def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Pat
     own.write_text(SMALL.replace("1_000", "1_001"))
     with pytest.raises(PolicyError):
         world.screen(ROWS[:2], policy=str(own))
+    world.settings = {}
+    resumed = world.screen(ROWS, run=before.report["run_id"], max_spend="5000")
+    assert resumed.report["state"] == "completed"
+    assert resumed.report["provenance"]["policy"] == load_policy().label
 
 
 def test_a_mistake_in_a_second_policy_is_told_before_anything_is_spent(tmp_path: Path) -> None:
@@ -111,18 +117,6 @@ def test_a_mistake_in_a_second_policy_is_told_before_anything_is_spent(tmp_path:
     with pytest.raises(PolicyError, match=r"own\.toml, line"):
         world.screen(ROWS[:2], shadow=str(own))
     assert not world.calls()
-
-
-def test_a_resumed_run_keeps_the_policy_that_it_began_with(tmp_path: Path) -> None:
-    """One run is never decided by two policies, whatever is put in force meanwhile."""
-    world = World(tmp_path)
-    stopped = world.screen(ROWS, batch="b", max_spend="60")
-    assert stopped.report["state"] == "stopped"
-    with open_journal(tmp_path / "home") as journal:
-        put_in_force(journal, SMALL)
-    resumed = world.screen(run=stopped.report["run_id"], max_spend="5000")
-    assert resumed.report["state"] == "completed"
-    assert resumed.report["provenance"]["policy"] == load_policy().label
 
 
 def test_nobody_approves_their_own_proposal(journal: Journal) -> None:

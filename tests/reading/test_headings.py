@@ -20,6 +20,7 @@ from nightscreen.results.enriched import enriched_schema
 from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.rows import SourceColumn
+from tests.screening import csv_rows
 
 HERE = Path("batch.csv")
 
@@ -36,51 +37,10 @@ def outputs(*headings: str) -> list[str]:
     return [column.output for column in header.columns[1:]]
 
 
-COMMON: list[tuple[str, str | None]] = [
-    ("SURNAME", "last_name"),
-    ("Last Name", "last_name"),
-    ("Family_Name", "last_name"),
-    ("Acct. No.", "account_number"),
-    ("A/C No", "account_number"),
-    ("Account Number", "account_number"),
-    ("accountNumber", "account_number"),
-    ("NUBAN", "account_number"),
-    ("bank_account_number", "account_number"),
-    ("Bank", "bank_name"),
-    ("Sort-Code", "bank_code"),
-    ("GSM", "phone"),
-    ("Telephone", "phone"),
-    ("E-Mail", "email"),
-    ("Outstanding (₦)", "exposure"),
-    ("Outstanding Balance (NGN)", "exposure"),
-    ("D.O.B.", "date_of_birth"),
-    ("Date of Birth", "date_of_birth"),
-    ("Bank Verification Number", "bvn"),
-    ("BVN*", "bvn"),
-    ("Selfie URL", "image_url"),
-    ("Website", "domain"),
-    ("Consent Ref.", "consent_reference"),
-    ("Consent Withdrawn On", "consent_withdrawn_at"),
-    ("Prin. Outstanding", "exposure"),
-    ("Prin Bal Outst", "exposure"),
-    ("Sal. A/C Nr", "account_number"),
-    ("SalaryAcct", "account_number"),
-    ("Rpmt Acct #", "account_number"),
-    ("Disb. Accnt No.", "account_number"),
-    ("Tel. Num", "phone"),
-    ("Loan ID", None),
-    ("Ln Acct No", None),
-    ("Loan Amt", None),
-    ("Acct Bal", None),
-    ("Account Name", None),
-    ("Passport", None),
-]
-
-
 def test_common_headings_are_known() -> None:
-    """Case, blanks, dots, dashes and currency make no difference."""
-    for heading, column in COMMON:
-        assert known(heading) == [column], (heading, column)
+    """Case, blanks, dots, dashes and currency make no difference; of some nothing is known."""
+    for row in csv_rows(Path(__file__).with_name("common_headings.csv")):
+        assert known(row["heading"]) == [row["means"] or None], row
 
 
 def test_every_word_of_the_list_means_a_known_column_and_stands_once() -> None:

@@ -6,6 +6,7 @@ import io
 import re
 import tracemalloc
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import openpyxl
@@ -20,18 +21,16 @@ from nightscreen.schemas.errors import InputError, SettingsError
 
 HEADINGS = "customer_id,bvn,surname\n"
 MB = 1 << 20
+SHEET, STRINGS = "xl/worksheets/sheet1.xml", "xl/sharedStrings.xml"
+FORMATS = b'<cellXfs count="1">'
 SHEET_NAMES = b"http://schemas.openxmlformats.org/spreadsheetml/2006/main"
 STRINGS_TYPE = (
     b'<Override PartName="/xl/sharedStrings.xml" ContentType="application/vnd.openxmlformats-'
     b'officedocument.spreadsheetml.sharedStrings+xml"/>'
 )
 
-REPEATED = {
-    "rows": ("xl/worksheets/sheet1.xml", b"<sheetData>", b'<row r="1"/>'),
-    "formats": ("xl/styles.xml", b'<cellXfs count="1">', b'<xf numFmtId="0"/>'),
-    "names of sheets": ("xl/workbook.xml", b"<sheets>", b'<sheet name="a" sheetId="9"/>'),
-}
-"""The part that swells, after what, and by what again and again."""
+Part = tuple[bytes, bytes, bytes]
+"""What a part holds before and after its filling, and what it is filled with again and again."""
 
 
 def rows(source: TableSource) -> tuple[list[str], list[tuple[int, str]]]:
@@ -45,56 +44,75 @@ def rows(source: TableSource) -> tuple[list[str], list[tuple[int, str]]]:
     return ids, broken
 
 
-def swollen_workbook(
-    path: Path, *, megabytes: int, into: str, packing: int = zipfile.ZIP_DEFLATED
-) -> None:
-    """Write a workbook of three customers; the text SWOLLEN becomes so many megabytes of text."""
-    book = openpyxl.Workbook()
-    sheet = book.active
-    assert sheet is not None
+def repacked(
+    path: Path,
+    edit: Callable[[str, bytes], bytes | Part],
+    *,
+    kilobytes: int = 0,
+    packing: int = zipfile.ZIP_DEFLATED,
+) -> Path:
+    """Write a workbook of three customers whose parts are as `edit` has them, by name."""
+    book, plain = openpyxl.Workbook(), io.BytesIO()
+    sheet = book.worksheets[0]
     for row in ("customer_id bvn surname", "C1 1 Ade", "C2 2 SWOLLEN", "C3 3 Bola"):
         sheet.append(row.split())
-    plain = io.BytesIO()
     book.save(plain)
-    text = ("é&amp;" * 5000).encode()
-    with (
-        zipfile.ZipFile(plain) as source,
-        zipfile.ZipFile(path, "w", packing) as target,
-    ):
-        for part in source.infolist():
-            content, name = source.read(part), part.filename
-            if into == "one cell" and b"SWOLLEN" in content:
-                before, after = content.split(b"SWOLLEN")
-                filling: bytes = text
-            elif into == "the strings" and part.filename == "[Content_Types].xml":
-                target.writestr(part, content.replace(b"</Types>", STRINGS_TYPE + b"</Types>"))
-                name = "xl/sharedStrings.xml"
-                before, after = b'<sst xmlns="%s">' % SHEET_NAMES, b"</sst>"
-                filling = b"<si><t>Ade</t></si>" * 2000
-            elif into == "one row" and b"<sheetData>" in content:
-                before, _, after = content.partition(b"</row>")
-                filling, after = b"<c/>" * 9000, b"</row>" + after
-            elif into in REPEATED and part.filename == REPEATED[into][0]:
-                _, after_this, filling = REPEATED[into]
-                before, mark, after = content.partition(after_this)
-                before, filling = before + mark, filling * 4000
-            elif into == "a tag" and b"<sheetData>" in content:
-                before, _, after = content.partition(b"<sheetData>")
-                before, filling, after = before + b'<sheetData a="', b"a" * 40_000, b'">' + after
-            else:
-                target.writestr(part, content)
+    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", packing) as target:
+        for name in dict.fromkeys([*source.namelist(), STRINGS]):
+            held = source.read(name) if name in source.namelist() else b""
+            edited = edit(name, held)
+            before, after, filling = edited if isinstance(edited, tuple) else (edited, b"", b" ")
+            if not before + after:
                 continue
             with target.open(name, "w") as out:
                 out.write(before)
-                for _ in range(megabytes * MB // len(filling)):
+                for _ in range(
+                    0 if isinstance(edited, bytes) else kilobytes * 1024 // len(filling)
+                ):
                     out.write(filling)
                 out.write(after)
+    return path
+
+
+ROW, NAMED = b'<row r="1"/>', b'<sheet name="a" sheetId="9"/>'
+SWOLLEN: dict[str, tuple[str, bytes, bytes, bytes, bytes]] = {
+    "one cell": (SHEET, b"SWOLLEN", b"", ("é&amp;" * 5000).encode(), b""),
+    "one row": (SHEET, b"</row>", b"", b"<c/>" * 9000, b"</row>"),
+    "a tag": (SHEET, b"<sheetData>", b'<sheetData a="', b"a" * 40_000, b'">'),
+    "rows": (SHEET, b"<sheetData>", b"<sheetData>", ROW * 4000, b""),
+    "formats": ("xl/styles.xml", FORMATS, FORMATS, b'<xf numFmtId="0"/>' * 4000, b""),
+    "names of sheets": ("xl/workbook.xml", b"<sheets>", b"<sheets>", NAMED * 400, b""),
+    "the strings": (STRINGS, b"</sst>", b"", b"<si><t>Ade</t></si>" * 2000, b"</sst>"),
+}
+"""The part that swells, at what, what takes the place of it before the filling, the filling, and
+what comes after it."""
+
+
+def with_strings(name: str, content: bytes, strings: bytes) -> bytes:
+    """Return a part of a workbook that has a table of texts."""
+    if name == "[Content_Types].xml" and STRINGS.encode() not in content:
+        return content.replace(b"</Types>", STRINGS_TYPE + b"</Types>")
+    return strings if name == STRINGS else content
+
+
+def swollen_workbook(path: Path, *, into: str, **size: int) -> Path:
+    part, at, before_it, filling, after_it = SWOLLEN[into]
+
+    def edit(name: str, content: bytes) -> bytes | Part:
+        if into == "the strings":
+            content = with_strings(name, content, b'<sst xmlns="%s"></sst>' % SHEET_NAMES)
+        if name != part:
+            return content
+        before, mark, after = content.partition(at)
+        assert mark
+        return before + before_it, after_it + after, filling
+
+    return repacked(path, edit, **size)
 
 
 def test_a_long_cell_refuses_its_row_only(tmp_path: Path) -> None:
     """A megabyte in one cell, as no spreadsheet writes it: the other rows go on."""
-    path = tmp_path / "long.xlsx"
-    swollen_workbook(path, megabytes=1, into="one cell")
+    path = swollen_workbook(tmp_path / "long.xlsx", kilobytes=1024, into="one cell")
     ids, broken = rows(open_source(path))
     assert ids == ["C1", "C3"]
     assert [line for line, _ in broken] == [3]
@@ -102,48 +120,31 @@ def test_a_long_cell_refuses_its_row_only(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("into", "megabytes"),
+    ("into", "megabytes", "packing"),
     [
-        *(("the strings", 70), ("one row", 70), ("a tag", 70), ("one cell", 100)),
-        *(("rows", 8), ("formats", 3), ("names of sheets", 1)),
+        *(("the strings", 70, True), ("one row", 70, True), ("a tag", 70, True)),
+        *(("one cell", 100, True), ("rows", 8, True), ("formats", 3, True)),
+        # an archive as large as what it holds says nothing by its size: its rows do
+        *(("names of sheets", 0.1, True), ("one cell", 6, False)),
     ],
 )
 def test_a_workbook_that_swells_elsewhere_is_refused_in_one_line(
-    tmp_path: Path, into: str, megabytes: int
+    tmp_path: Path, into: str, megabytes: float, *, packing: bool
 ) -> None:
     """What has no row to give way for ends the reading before memory fills, or hours go by."""
-    path = tmp_path / "swollen.xlsx"
-    swollen_workbook(path, megabytes=megabytes, into=into)
+    path = swollen_workbook(
+        tmp_path / "swollen.xlsx",
+        kilobytes=int(megabytes * 1024),
+        into=into,
+        packing=zipfile.ZIP_DEFLATED if packing else zipfile.ZIP_STORED,
+    )
     tracemalloc.start()
     with pytest.raises(InputError, match="unpacks to far more than a sheet holds") as caught:
         rows(open_source(path))
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert "\n" not in str(caught.value)
-    assert peak < 40 * MB
-
-
-def test_a_part_that_was_not_packed_is_bounded_row_by_row(tmp_path: Path) -> None:
-    """An archive as large as what it holds says nothing by its size: its rows do."""
-    path = tmp_path / "swollen.xlsx"
-    swollen_workbook(path, megabytes=30, into="one row", packing=zipfile.ZIP_STORED)
-    with pytest.raises(InputError, match="unpacks to far more than a sheet holds"):
-        rows(open_source(path))
-
-
-def workbook_of_texts(path: Path, texts: bytes) -> None:
-    """Write a workbook of one column whose cells name the texts of a table of texts, one by one."""
-    book, plain = openpyxl.Workbook(), io.BytesIO()
-    sheet = book.active
-    assert sheet is not None
-    for number in range(5):
-        sheet.append([number])
-    book.save(plain)
-    with zipfile.ZipFile(plain) as source, zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as out:
-        for part in source.infolist():
-            content = source.read(part).replace(b"</Types>", STRINGS_TYPE + b"</Types>")
-            out.writestr(part, content.replace(b' t="n"', b' t="s"'))
-        out.writestr("xl/sharedStrings.xml", texts)
+    assert not packing or peak < 40 * MB
 
 
 @pytest.mark.parametrize("megabytes", [0, 20])
@@ -155,14 +156,23 @@ def test_a_table_of_texts_is_what_the_spreadsheet_shows(tmp_path: Path, megabyte
         b"<rPh sb='0' eb='1'><t>no part of it</t></rPh></si><si><t>_x005F_x000D_</t></si>"
     ) % SHEET_NAMES
     texts += b"<si><t>Ade</t></si>" * (megabytes * MB // 19) + b"</sst>"
-    path = tmp_path / "texts.xlsx"
-    workbook_of_texts(path, texts)
+    cells = b"".join(b'<row><c t="s"><v>%d</v></c></row>' % number for number in range(5))
+
+    def edit(name: str, content: bytes) -> bytes:
+        if name != SHEET:
+            return with_strings(name, content, texts)
+        before, _, rest = content.partition(b"<sheetData>")
+        return (
+            before + b"<sheetData>" + cells + b"</sheetData>" + rest.partition(b"</sheetData>")[2]
+        )
+
+    path = repacked(tmp_path / "texts.xlsx", edit)
     if megabytes:
         with (
             BoundedArchive(path) as archive,
             pytest.raises(SwollenWorkbookError, match="sharedStrings"),
         ):
-            archive.open("xl/sharedStrings.xml")
+            archive.open(STRINGS)
         return
     assert rows(open_source(path))[0] == [" C1 ", "Adélek&e", "_x000D_"]
 
@@ -173,15 +183,12 @@ def test_a_row_number_beyond_every_sheet_ends_the_reading(
     """A row said to be the two billionth does not bring two billion empty ones before it."""
     assert workbook.LAST_ROW == 1 << 20
     monkeypatch.setattr(workbook, "LAST_ROW", 1 << 12)
-    path = tmp_path / "far.xlsx"
-    swollen_workbook(path, megabytes=0, into="one cell")
-    far = tmp_path / "further.xlsx"
-    with zipfile.ZipFile(path) as source, zipfile.ZipFile(far, "w") as target:
-        for part in source.infolist():
-            content = re.sub(rb'r="([ABC]?)4"', rb'r="\g<1>2000000000"', source.read(part))
-            target.writestr(part, content)
+    path = repacked(
+        tmp_path / "far.xlsx",
+        lambda _, content: re.sub(rb'r="([ABC]?)4"', rb'r="\g<1>2000000000"', content),
+    )
     with pytest.raises(InputError, match="beyond the last that a sheet can have"):
-        rows(open_source(far))
+        rows(open_source(path))
 
 
 @pytest.mark.parametrize(("at", "quoted"), [(1, True), (30_000, False)])

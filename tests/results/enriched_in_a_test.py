@@ -35,13 +35,20 @@ PENDING: dict[str, Any] = {"karma_status": "pending"}
 
 
 def listed(
-    amount: str = "5000", *, kind: str = "bvn", reporter: str = "Harbour Finance"
+    amount: str | int | None = "5000",
+    *,
+    kind: str = "bvn",
+    reporter: str = "Harbour Finance",
+    karma_type: str | None = "Loan default",
+    since: date | None = date(2024, 5, 17),
 ) -> dict[str, Any]:
+    """Return the cells of a customer who is listed once."""
+    claimed = None if amount is None else Decimal(amount)
     listing = {
         "identity_kind": kind,
-        "karma_type": "Loan default",
-        "amount_in_contention": Decimal(amount),
-        "default_date": date(2024, 5, 17),
+        "karma_type": karma_type,
+        "amount_in_contention": claimed,
+        "default_date": since,
         "reason": "unpaid",
         "reporting_entity_name": reporter,
         "reporting_entity_email": "desk@harbour.example",
@@ -50,7 +57,7 @@ def listed(
         "karma_status": "listed",
         "karma_listings": [listing],
         "karma_listed_by": [kind],
-        "karma_amount_in_contention": Decimal(amount),
+        "karma_amount_in_contention": claimed,
     }
 
 

@@ -1,14 +1,13 @@
 """A lender's year for tests: monthly nights of applicants, their loans, and the book of them.
 
-All of it is made up by a seeded generator. Who has past due loans elsewhere pays worse, which the
-policy of the year does not look at: a policy that does would have been better.
+All of it is made up. Who has past due loans elsewhere pays worse, which the policy of the year does
+not look at: a policy that does would have been better.
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date, timedelta
@@ -125,49 +124,37 @@ def loan(customer: str, disbursed: date, **cells: object) -> dict[str, Any]:
     }
 
 
-def year(book: Book, *, months: int = 12, applicants: int = 80, seed: int = 7) -> list[Path]:
-    """Live through a year: nights of applicants, loans of those approved, their books taken in."""
-    chance = random.Random(seed)
-    folders, loans = [], []
+def year(book: Book, *, months: int = 12, applicants: int = 80) -> list[Path]:
+    """Live through a year: nights of applicants, loans of those approved, their books taken in.
+
+    Every third applicant has loans past due elsewhere; of these half do not pay, of others few.
+    """
+    folders, days = [], []
     for month in range(months):
-        rows = []
-        for number in range(applicants):
-            owes = chance.random() < 0.3
-            decision = "approve" if chance.random() < 0.9 else "decline"
-            rows.append(
-                enriched_row(
-                    f"M{month:02d}-{number:03d}",
-                    ecosystem_status="found",
-                    ecosystem_past_due_loans=int(owes),
-                    decision=decision,
-                    reasons=["PAST_DUE"] if owes else [],
-                    policy=POLICY,
-                )
+        rows = [
+            enriched_row(
+                f"M{month:02d}-{number:03d}",
+                ecosystem_status="found",
+                ecosystem_past_due_loans=int(number % 3 == 0),
+                decision="decline" if number % 10 == 9 else "approve",
+                reasons=["PAST_DUE"] if number % 3 == 0 else [],
+                policy=POLICY,
             )
+            for number in range(applicants)
+        ]
         folders.append(book.night(f"2026{month:04d}-220000-a1b2c3", rows))
-        loans += [_life(chance, row, book.today) for row in rows if row["decision"] == "approve"]
+        start, due = book.today, book.today + timedelta(days=30)
+        for number, row in enumerate(rows):
+            if row["decision"] == "approve":
+                new = loan(row["customer_id"], start)
+                days.append(new)
+                if number % 2 == 0 if row["ecosystem_past_due_loans"] else number % 16 == 1:
+                    late = {"status": "Overdue", "days_past_due": 35}
+                    days.append({**new, **late, "as_of": due + timedelta(days=35)})
+                else:
+                    paid = {"status": "Fully Paid", "paid": "110000", "outstanding": "0"}
+                    days.append({**new, **paid, "as_of": due})
         book.nights.now += 30 * DAY
     book.nights.now += 120 * DAY
-    book.take(day for life in loans for day in life)
+    book.take(days)
     return folders
-
-
-def _life(chance: random.Random, row: Mapping[str, Any], start: date) -> list[dict[str, Any]]:
-    """Return a loan's days in the book: paid at maturity, or days past due that grow."""
-    due = start + timedelta(days=30)
-    fails = chance.random() < (0.5 if row["ecosystem_past_due_loans"] else 0.06)
-    customer = row["customer_id"]
-    if not fails:
-        paid = {"status": "Fully Paid", "paid": "110000", "outstanding": "0", "as_of": due}
-        return [loan(customer, start), loan(customer, start, **paid)]
-    late = [
-        loan(
-            customer,
-            start,
-            status="Overdue",
-            days_past_due=days,
-            as_of=due + timedelta(days=days),
-        )
-        for days in (5, 35, 90)
-    ]
-    return [loan(customer, start), *late]

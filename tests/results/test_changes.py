@@ -27,7 +27,14 @@ from tests.results.enriched_in_a_test import (
 )
 from tests.results.nights_in_a_test import Nights
 
-LATER = {"karma_checked_at": ASKED_AT + timedelta(days=1)}
+
+def after(days: int, **cells: Any) -> dict[str, Any]:  # noqa: ANN401 - any cell
+    """Return cells with a karma answer of some days later."""
+    return {**cells, "karma_checked_at": ASKED_AT + timedelta(days=days)}
+
+
+def kinds(told: list[dict[str, Any]]) -> list[str]:
+    return sorted(each["kind"] for each in told)
 
 
 @pytest.fixture
@@ -38,93 +45,75 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
     found.journal.close()
 
 
-def test_three_nights_tell_every_change_once(nights: Nights) -> None:
-    """A new listing is reported on its night alone; so are its end and who came and went."""
-    first = nights.night("run-1", enriched_row("A"), enriched_row("B"), enriched_row("C"))
-    second = nights.night(
-        "run-2", enriched_row("A", **listed(), **LATER), enriched_row("B"), enriched_row("D")
-    )
-    third = nights.night(
-        "run-3",
-        enriched_row("A", **CLEAR, karma_checked_at=ASKED_AT + timedelta(days=2)),
-        enriched_row("B"),
-        enriched_row("D"),
-    )
-    fourth = nights.night("run-4", enriched_row("A", karma_checked_at=ASKED_AT), enriched_row("B"))
-    assert [each["kind"] for each in first] == ["new"] * 3
-    assert sorted({each["kind"] for each in second}) == ["gone", "new", "new_listing"]
-    assert {each["kind"] for each in third} == {"cleared"}
-    assert [each["kind"] for each in fourth] == ["gone"]
+def test_nights_tell_every_change_once_and_what_it_was_before(nights: Nights) -> None:
+    """A new listing is reported on its night alone; so are its end and who came and went.
 
-
-def test_a_change_says_what_it_was_and_since_when(nights: Nights) -> None:
-    """Old and new value, the run that saw the old one and when it was answered are there."""
-    nights.night("run-1", enriched_row("A", **listed("5000")))
-    told = nights.night("run-2", enriched_row("A", **listed("9000.50"), **LATER))
-    assert len(told) == 1
-    assert told[0] == {
+    Old and new value, the run that saw the old one and when it was answered are there.
+    """
+    b, d = enriched_row("B"), enriched_row("D")
+    assert kinds(nights.night("run-1", enriched_row("A"), b, enriched_row("C"))) == ["new"] * 3
+    second = nights.night("run-2", enriched_row("A", **after(1, **listed("5000"))), b, d)
+    assert set(kinds(second)) == {"gone", "new", "new_listing"}
+    (third,) = nights.night("run-3", enriched_row("A", **after(2, **listed("9000.50"))), b, d)
+    assert third == {
         "customer": nights.pseudonym("A").hex(),
         "check": "karma",
         "field": "karma_amount_in_contention",
         "kind": "worse",
         "old": "5000",
         "new": "9000.5",
-        "previous_run_id": "run-1",
-        "previous_at": ASKED_AT,
-        "run_id": "run-2",
+        "previous_run_id": "run-2",
+        "previous_at": ASKED_AT + timedelta(days=1),
+        "run_id": "run-3",
     }
+    assert set(kinds(nights.night("run-4", enriched_row("A", **after(3)), b, d))) == {"cleared"}
+    assert kinds(nights.night("run-5", enriched_row("A", **after(3)), b)) == ["gone"]
 
 
-def test_a_killed_run_tells_the_same_when_it_is_taken_up_again(nights: Nights) -> None:
+def test_a_killed_run_tells_the_same_when_it_is_resumed(nights: Nights) -> None:
     """States kept, and the process dead before the run's end: nothing is told twice or lost."""
     nights.night("run-1", enriched_row("A"), enriched_row("B"))
-    rows = [enriched_row("A", **listed(), **LATER), enriched_row("N")]
+    rows = [enriched_row("A", **after(1, **listed())), enriched_row("N")]
     nights.compare("run-2", rows).save_states()
     once = nights.told("run-2")
     nights.now += 3_600_000_000
     again = nights.night("run-2", *rows)
     assert sorted(map(str, again)) == sorted(map(str, once))
-    assert {each["kind"] for each in once} == {"new_listing", "new", "gone"}
+    assert set(kinds(once)) == {"new_listing", "new", "gone"}
     assert nights.night("run-3", *rows) == []
 
 
 def test_a_resumed_run_tells_what_it_had_not_reached_and_what_it_had(nights: Nights) -> None:
-    """A stopped night and its resumption are one night, compared with the one before both."""
+    """A stopped night and its resumption are one night, compared with the one before both.
+
+    An older run that is resumed after a newer one does not undo it: the newest answer stays.
+    """
     nights.night("run-1", enriched_row("A"), enriched_row("B", **listed()))
-    stopped = [enriched_row("A", **listed(), **LATER), enriched_row("B", **PENDING)]
-    assert {each["kind"] for each in nights.night("run-2", *stopped)} == {"new_listing"}
-    whole = [enriched_row("A", **listed(), **LATER), enriched_row("B", **CLEAR, **LATER)]
-    assert {each["kind"] for each in nights.night("run-2", *whole)} == {"new_listing", "cleared"}
+    a = enriched_row("A", **after(1, **listed()))
+    stopped = nights.night("run-2", a, enriched_row("B", **PENDING))
+    assert set(kinds(stopped)) == {"new_listing"}
+    whole = [a, enriched_row("B", **after(1, **CLEAR))]
+    assert set(kinds(nights.night("run-2", *whole))) == {"new_listing", "cleared"}
     assert nights.night("run-3", *whole) == []
-
-
-def test_an_older_run_resumed_after_a_newer_one_does_not_undo_it(nights: Nights) -> None:
-    """The newest answer stays, whichever run was closed last."""
-    nights.night("run-1", enriched_row("A"))
-    nights.night("run-2", enriched_row("A", **PENDING))
-    newest = enriched_row("A", **listed(), karma_checked_at=ASKED_AT + timedelta(days=3))
-    nights.night("run-3", newest)
-    nights.night("run-2", enriched_row("A", **CLEAR, **LATER))
-    assert nights.night("run-4", newest) == []
+    newest = [a, enriched_row("B", **after(4, **listed()))]
+    nights.night("run-4", *newest)
+    nights.night("run-2", *whole)
+    assert nights.night("run-5", *newest) == []
 
 
 def test_names_are_not_shown(nights: Nights) -> None:
     """Of a field that identifies only that it differs is reported; the file has no customer id."""
     nights.night("run-1", enriched_row("CUST-77"))
-    told = nights.night(
-        "run-2",
-        enriched_row(
-            "CUST-77",
-            bank_account_name="BELLO HASSAN",
-            name_match="none",
-            bank_account_bvn_match=False,
-            bank_account_status="mismatch",
-            bank_account_checked_at=ASKED_AT + timedelta(days=1),
-        ),
-    )
-    kinds = {each["field"]: each for each in told}
-    assert kinds["bank_account_name"]["new"] == "(differs)"
-    assert kinds["bank_account_status"]["kind"] == "worse"
+    other = {
+        "bank_account_name": "BELLO HASSAN",
+        "name_match": "none",
+        "bank_account_bvn_match": False,
+        "bank_account_status": "mismatch",
+        "bank_account_checked_at": ASKED_AT + timedelta(days=1),
+    }
+    told = {each["field"]: each for each in nights.night("run-2", enriched_row("CUST-77", **other))}
+    assert told["bank_account_name"]["new"] == "(differs)"
+    assert told["bank_account_status"]["kind"] == "worse"
     data = (nights.folder("run-2").path / "changes.parquet").read_bytes()
     assert not any(word in data for word in (b"HASSAN", b"AMAKA", b"CUST-77", b"22212345678"))
 
@@ -144,6 +133,11 @@ def karma_cells(word: str | None) -> dict[str, Any]:
     return listed(amount, kind=kind, reporter=" ".join(reporter) or "Harbour")
 
 
+def amount_of(word: str | None) -> str | None:
+    amount = karma_cells(word).get("karma_amount_in_contention")
+    return None if amount is None else str(amount)
+
+
 @settings(max_examples=examples(25), deadline=None)
 @given(st.lists(st.tuples(KARMA, KARMA, st.booleans()), min_size=1, max_size=5))
 def test_the_told_changes_lead_from_any_night_to_the_next(
@@ -151,33 +145,29 @@ def test_the_told_changes_lead_from_any_night_to_the_next(
 ) -> None:
     """Applying what each night told to what was known before gives the last answered state."""
     nights = Nights(tmp_path_factory.mktemp("nights"))
-    told_amount: dict[str, str | None] = {}
-    answered: dict[str, dict[str, Any]] = {}
+    told: dict[str, str | None] = {}
+    answered: dict[str, str | None] = {}
     names = {nights.pseudonym(name).hex(): name for name in "AB"}
     for number, (*words, twice) in enumerate(history):
-        at = {"karma_checked_at": ASKED_AT + timedelta(days=number)}
+        said = {name: word for name, word in zip("AB", words, strict=True) if word is not None}
         rows = [
-            enriched_row(name, **karma_cells(word), **at)
-            for name, word in zip("AB", words, strict=True)
-            if word is not None
+            enriched_row(name, **after(number, **karma_cells(word))) for name, word in said.items()
         ]
         for _ in range(1 + twice):
             changes = nights.night(f"run-{number}", *rows)
-        for change in changes:
-            if change["field"] == "karma_amount_in_contention":
-                told_amount[names[change["customer"]]] = change["new"]
-        for name, word in zip("AB", words, strict=True):
-            if word not in (None, "pending"):
-                before = answered.get(name)
-                answered[name] = karma_cells(word)
-                if before is None and not any(
-                    names[each["customer"]] == name and each["check"] == "karma" for each in changes
-                ):
-                    amount = answered[name].get("karma_amount_in_contention")
-                    told_amount[name] = None if amount is None else str(amount)
-    for name, cells in answered.items():
-        amount = cells.get("karma_amount_in_contention")
-        assert told_amount[name] == (None if amount is None else str(amount))
+        of_karma = [each for each in changes if each["check"] == "karma"]
+        answers = {name: word for name, word in said.items() if word != "pending"}
+        first = answers.keys() - answered.keys() - {names[each["customer"]] for each in of_karma}
+        told |= {name: amount_of(answers[name]) for name in first}
+        told |= {
+            names[each["customer"]]: each["new"]
+            for each in of_karma
+            if each["field"] == "karma_amount_in_contention"
+        }
+        answered |= answers
+    assert {name: told[name] for name in answered} == {
+        name: amount_of(word) for name, word in answered.items()
+    }
     nights.journal.close()
 
 

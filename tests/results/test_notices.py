@@ -6,6 +6,7 @@ import csv
 import hashlib
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import date, datetime
 from pathlib import Path
 from typing import Any
@@ -71,27 +72,41 @@ ROWS = [
 ]
 
 
+@dataclass(frozen=True)
+class Screened:
+    """Nights decided by the policy above; in the last one it decides alone."""
+
+    home: Path
+    origination: Night
+    portfolio: Night
+    alone: Night
+
+
 @pytest.fixture(scope="module")
-def screened(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, dict[str, Night]]:
-    """A night of each purpose, decided by the policy above."""
+def nights(tmp_path_factory: pytest.TempPathFactory) -> Screened:
     world = World(tmp_path_factory.mktemp("world"))
-    policy = world.folder / "acme.toml"
+    policy, home = world.folder / "acme.toml", world.folder / "home"
     policy.write_text(POLICY, "utf-8")
-    nights = {
-        purpose: world.screen(
-            ROWS, purpose=purpose, batch=purpose, checks=["karma"], policy=str(policy)
+
+    def screen(purpose: str, batch: str) -> Night:
+        return world.screen(
+            ROWS, purpose=purpose, batch=batch, checks=["karma"], policy=str(policy)
         )
-        for purpose in ("origination", "portfolio")
-    }
-    return world, nights
+
+    proposed, portfolio = (screen(each, each) for each in ("origination", "portfolio"))
+    declared = "[policy_decides_alone]\nby = 'Board'\non = 2020-01-01\nground = 'Small loans.'\n"
+    (home / "declarations.toml").write_text(declared, "utf-8")
+    return Screened(home, proposed, portfolio, screen("origination", "alone"))
 
 
 @pytest.fixture
-def journal(screened: tuple[World, dict[str, Night]], tmp_path: Path) -> Iterator[Journal]:
-    """The journal after both nights; what a test adds to it is gone after the test."""
-    files = [night.folder / name for night in screened[1].values() for name in _REWRITTEN]
-    before = [(file, file.read_bytes()) for file in files]
-    shutil.copytree(screened[0].folder / "home", tmp_path / "home")
+def journal(nights: Screened, tmp_path: Path) -> Iterator[Journal]:
+    """The journal after all nights; what a test adds to it is gone after the test."""
+    folders = [each.folder for each in (nights.origination, nights.portfolio, nights.alone)]
+    before = [
+        (folder / name, (folder / name).read_bytes()) for folder in folders for name in _REWRITTEN
+    ]
+    shutil.copytree(nights.home, tmp_path / "home")
     with open_journal(tmp_path / "home") as opened:
         yield opened
     for file, content in before:
@@ -115,10 +130,10 @@ def reviewed(journal: Journal, night: Night, customer_id: str, decision: str) ->
 
 
 def test_a_proposal_makes_no_notice_until_somebody_decided(
-    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+    nights: Screened, journal: Journal
 ) -> None:
     """The run's own file has headings only; a review brings a notice under the reviewer's name."""
-    night = screened[1]["origination"]
+    night = nights.origination
     assert (night.folder / "notices.csv").read_text("utf-8") == ",".join(NOTICE_COLUMNS) + "\n"
     assert night.report["customer_notices"]["waiting_for_a_person"] == 3
     assert night.report["files"]["notices.csv"] == 0
@@ -134,10 +149,16 @@ def test_a_proposal_makes_no_notice_until_somebody_decided(
 
 
 def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
-    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+    nights: Screened, journal: Journal
 ) -> None:
-    """Else of the policy's own; the digest is of the very sentence; a rule on hold tells nobody."""
-    found = notices(journal, screened[1]["origination"], ALONE)
+    """Else of the policy's own; the digest is of the very sentence; a rule on hold tells nobody.
+
+    A contest takes the customer out of the run's own file and its manifest, as it is opened.
+    """
+    night = nights.alone
+    assert night.report["customer_notices"]["to_send"] == night.report["files"]["notices.csv"] == 2
+    assert "proposed" not in (night.folder / "decisions.csv").read_text("utf-8")
+    found = read(night.folder)
     assert set(found) == {"C1", "C2"}
     assert (found["C1"]["language"], found["C1"]["sentence"][:7]) == ("ha", "Rahoton")
     assert found["C2"]["language"] == "en"
@@ -146,13 +167,14 @@ def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
     assert found["C2"]["decided_by"].startswith("acme@")
     for row in found.values():
         assert row["sentence_digest"] == hashlib.sha256(row["sentence"].encode()).hexdigest()
+    open_contest(journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.", batch="alone")
+    assert set(read(night.folder)) == {"C2"}
+    assert not RunFiles.of(night.folder, "").touched
 
 
-def test_a_confirmed_run_is_decided_by_who_confirmed_it(
-    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
-) -> None:
+def test_a_confirmed_run_is_decided_by_who_confirmed_it(nights: Screened, journal: Journal) -> None:
     """And that person may not answer what is contested then; contests pause the notice."""
-    night = screened[1]["origination"]
+    night = nights.origination
     confirm_proposals(journal, Actor("Bisi"), night.report["run_id"], Declarations())
     assert notices(journal, night)["C1"]["decided_by"] == "Bisi"
     contest = open_contest(
@@ -169,32 +191,11 @@ def test_a_confirmed_run_is_decided_by_who_confirmed_it(
     assert set(notices(journal, night)) == {"C1", "C2"}
 
 
-def test_a_contest_takes_the_customer_out_of_a_notice_that_is_written(
-    screened: tuple[World, dict[str, Night]], tmp_path: Path
-) -> None:
-    """The run's own file and its manifest, at the moment the contest is opened."""
-    world = World(tmp_path)
-    (tmp_path / "acme.toml").write_text(POLICY, "utf-8")
-    (tmp_path / "home").mkdir(mode=0o700)
-    declared = "[policy_decides_alone]\nby = 'Board'\non = 2020-01-01\nground = 'Small loans.'\n"
-    (tmp_path / "home" / "declarations.toml").write_text(declared, "utf-8")
-    night = world.screen(
-        ROWS, purpose="origination", batch="b", checks=["karma"], policy=str(tmp_path / "acme.toml")
-    )
-    assert night.report["customer_notices"]["to_send"] == 2
-    assert "proposed" not in (night.folder / "decisions.csv").read_text("utf-8")
-    assert night.report["files"]["notices.csv"] == 2
-    with open_journal(tmp_path / "home") as journal:
-        open_contest(journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.")
-    assert set(read(night.folder)) == {"C2"}
-    assert not RunFiles.of(night.folder, "").touched
-
-
 def test_a_portfolio_decline_tells_nobody_but_an_action_does(
-    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
+    nights: Screened, journal: Journal
 ) -> None:
     """Not even where the policy decides alone; the notice bears who acted and what was done."""
-    night = screened[1]["portfolio"]
+    night = nights.portfolio
     assert notices(journal, night, ALONE) == {}
     action = {"batch": "portfolio", "action": "Limit lowered"}
     record_action(journal, Actor("Musa"), "C2", **action)
@@ -206,11 +207,9 @@ def test_a_portfolio_decline_tells_nobody_but_an_action_does(
     assert row["sentence"] == f"Limit lowered. {why}"
 
 
-def test_who_was_told_is_not_told_again(
-    screened: tuple[World, dict[str, Night]], journal: Journal, tmp_path: Path
-) -> None:
+def test_who_was_told_is_not_told_again(nights: Screened, journal: Journal, tmp_path: Path) -> None:
     """Filled-in notices come back whole or not at all, and twice is once."""
-    night = screened[1]["origination"]
+    night = nights.origination
     run_id = night.report["run_id"]
     confirm_proposals(journal, Actor("Bisi"), run_id, Declarations())
     rows = notices(journal, night)

@@ -21,7 +21,7 @@ from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.offers import LinkState, LoanSnapshot, LoanView, Offer
-from nightscreen.schemas.outcomes import BadLoan, LoanOutcome
+from nightscreen.schemas.outcomes import BadLoan
 from nightscreen.schemas.policy import Policy
 from tests.results.enriched_in_a_test import enriched_row
 from tests.results.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year
@@ -75,15 +75,6 @@ def after(book: Book, *decisions: str) -> Book:
     ]
     book.night("20260301-220000-a1b2c3", rows)
     return book
-
-
-def only(book: Book) -> LoanOutcome:
-    (found,) = known_outcomes(book.nights.journal)
-    return found
-
-
-def judged(book: Book, bad: BadLoan | None = None) -> str | None:
-    return only(book).judge(bad or BadLoan())
 
 
 def test_a_loan_is_tied_to_the_decision_that_stood_when_the_money_went_out(book: Book) -> None:
@@ -211,12 +202,16 @@ DAYS: list[tuple[str, list[dict[str, Any]], str | None]] = [
     ("reversed", [{"on": 3}, {"status": "Reversed", "on": 4}], None),
     ("declined", [{"status": "Declined", "on": 0}], None),
     ("no days told, past maturity", [{"on": 65, "days_past_due": ""}], "bad"),
+    ("rescheduled", [{"status": "Rescheduled", "on": 51}], "young"),
     ("same day corrected", [{"on": 60, "days_past_due": 90}, {"on": 60}], "young"),
 ]
 
 
 def test_what_loans_count_as(book: Book) -> None:
-    """By the day they were past due, whichever day is told first; a later day replaces."""
+    """By the day they were past due, whichever day is told first; a later day replaces.
+
+    What is bad is a setting: the same days count otherwise under another, without another import.
+    """
     start = book.today
     book.nights.now += 200 * DAY
     for number in range(2):
@@ -225,46 +220,32 @@ def test_what_loans_count_as(book: Book) -> None:
             loan("A", start, loan_id=what, as_of=start + timedelta(days=cells.pop("on")), **cells)
             for what, cells in told
         )
-    found = {each.loan_id: each.judge(BadLoan()) for each in known_outcomes(book.nights.journal)}
-    assert found == {what: counts_as for what, _, counts_as in DAYS}
+    found = {each.loan_id: each for each in known_outcomes(book.nights.journal)}
+    counted = {what: each.judge(BadLoan()) for what, each in found.items()}
+    assert counted == {what: counts_as for what, _, counts_as in DAYS}
+    late, rescheduled = found["open after maturity, still in time"], found["rescheduled"]
+    assert late.judge(BadLoan(days_past_due=15)) == "bad"
+    assert rescheduled.judge(BadLoan(restructured=True)) == "bad"
 
 
-def test_bad_is_a_setting(book: Book) -> None:
-    """The same days count otherwise under other settings, without another import."""
-    start = book.today
-    book.nights.now += 200 * DAY
-    book.take([loan("A", start, as_of=start + timedelta(days=50), days_past_due=20)])
-    assert judged(book) == "young"
-    assert judged(book, BadLoan(days_past_due=15)) == "bad"
-    rescheduled = loan(
-        "A", start, as_of=start + timedelta(days=51), status="Rescheduled", days_past_due=0
-    )
-    book.take([rescheduled])
-    assert judged(book, BadLoan(restructured=True)) == "bad"
+def test_a_book_that_comes_again_changes_what_differs_and_nothing_else(book: Book) -> None:
+    """An import that was killed half way is done by importing again.
 
-
-def test_the_same_book_again_changes_nothing(book: Book) -> None:
-    """An import that was killed half way is done by importing again."""
-    after(book, "approve", "approve")
-    rows = [loan("A", book.today), loan("B", book.today)]
-    first, again = book.take(rows), book.take(rows)
-    assert (first["loans"]["new"], first["loans"]["changed"]) == (2, 0)
-    assert (again["loans"]["new"], again["loans"]["changed"]) == (0, 0)
-
-
-def test_a_loan_booked_under_another_customer_is_tied_to_that_ones_decision(book: Book) -> None:
-    """A corrected customer id brings its own decision, in one file as in a later one."""
-    rows = [enriched_row("A", decision="approve"), enriched_row("B", decision="review")]
-    book.night("20260301-220000-aaaaaa", rows)
+    A corrected customer id brings its own decision, in one file as in a later one.
+    """
+    after(book, "approve", "review")
     wrong = loan("A", book.today)
-    later = {"loan_id": wrong["loan_id"], "as_of": book.today + timedelta(days=20)}
-    right = loan("B", book.today, **later)
-    for number, takes in enumerate(([[wrong, right]], [[wrong], [right]])):
-        for file in takes:
-            book.take({**each, "loan_id": f"LN-{number}"} for each in file)
+    right = loan("B", book.today, loan_id=wrong["loan_id"], as_of=book.today + timedelta(days=20))
+    for number, takes in enumerate(([[wrong, right]], [[wrong], [wrong], [right]])):
+        counts = [book.take({**each, "loan_id": f"LN-{number}"} for each in file) for file in takes]
+    assert [(each["loans"]["new"], each["loans"]["changed"]) for each in counts[:2]] == [
+        (1, 0),
+        (0, 0),
+    ]
     found = known_outcomes(book.nights.journal)
-    assert [each.customer_id for each in found] == ["B", "B"]
-    assert [each.stood and each.stood.decision for each in found] == ["review", "review"]
+    assert [(each.customer_id, each.stood and each.stood.decision) for each in found] == [
+        ("B", "review")
+    ] * 2
 
 
 def test_loans_followed_here_count_without_a_book(book: Book) -> None:
@@ -358,56 +339,40 @@ def test_backtest_of_a_year_shows_the_better_policy_to_be_better(
     assert sum(cell["bad"] for cell in moved["cells"]) == total["bad"]
 
 
-def test_a_policy_that_moves_reviewed_customers_is_judged_by_those_who_stay_reviewed(
-    book: Book,
-) -> None:
-    """Loans after a review say whether it declines the right ones of those: here the wrong ones."""
-    rows = [
-        enriched_row(
-            f"R{number}",
-            decision="review",
-            ecosystem_status="found",
-            ecosystem_past_due_loans=number % 2,
-        )
-        for number in range(60)
-    ]
+def verdict_on(book: Book, rows: list[dict[str, Any]], ends: list[str], strict: str) -> Any:  # noqa: ANN401 - a document
+    """Return what the loans that ended so say of a policy, had it decided about these rows."""
     folder = book.night("20260301-220000-a1b2c3", rows)
     start = book.today
     book.nights.now += 200 * DAY
     book.take(
-        loan(
-            row["customer_id"],
-            start,
-            status="Settled" if row["ecosystem_past_due_loans"] else "Written Off",
-            outstanding=0,
-        )
-        for row in rows
-    )
-    strict = policy(
-        BETTER.replace('effect = "approve"', 'effect = "review"').replace(
-            "ecosystem_past_due_loans > 0", "ecosystem_past_due_loans = 1"
-        )
+        loan(row["customer_id"], start, status=word, outstanding=0)
+        for row, word in zip(rows, ends, strict=False)
     )
     paid = LoanPerformance.of(book.nights.journal, BadLoan())
-    found = backtest([past_run(folder)], strict, paid=paid).document()
-    assert {(each["from"], each["to"]) for each in found["outcomes"]["cells"]} == {
-        ("review", "review"),
-        ("review", "decline"),
-    }
-    assert found["outcomes"]["verdict"] == "worse"
+    return backtest([past_run(folder)], policy(strict), paid=paid).document()["outcomes"]
+
+
+def test_a_policy_that_moves_reviewed_customers_is_judged_by_those_who_stay_reviewed(
+    book: Book,
+) -> None:
+    """Loans after a review say whether it declines the right ones of those: here the wrong ones."""
+    history = {"ecosystem_status": "found", "decision": "review"}
+    rows = [
+        enriched_row(f"R{number}", ecosystem_past_due_loans=number % 2, **history)
+        for number in range(60)
+    ]
+    strict = BETTER.replace('effect = "approve"', 'effect = "review"')
+    found = verdict_on(book, rows, ["Written Off", "Settled"] * 30, strict)
+    moves = {(each["from"], each["to"]) for each in found["cells"]}
+    assert moves == {("review", "review"), ("review", "decline")}
+    assert found["verdict"] == "worse"
 
 
 def test_too_few_loans_tell_nothing(book: Book) -> None:
     """One bad loan among those who would move is no proof."""
-    after(book, "approve", "approve", "approve")
-    start = book.today
-    book.nights.now += 200 * DAY
-    ends = {"A": "Written Off", "B": "Settled"}
-    book.take(loan(who, start, status=word, outstanding=0) for who, word in ends.items())
-    paid = LoanPerformance.of(book.nights.journal, BadLoan())
-    strict = policy(BETTER.replace("ecosystem_past_due_loans > 0", "customer_id = 'A'"))
-    run = past_run(book.folder / "out" / "20260301-220000-a1b2c3")
-    found = backtest([run], strict, paid=paid).document()["outcomes"]
+    rows = [enriched_row(each, decision="approve") for each in "ABC"]
+    strict = BETTER.replace("ecosystem_past_due_loans > 0", "customer_id = 'A'")
+    found = verdict_on(book, rows, ["Written Off", "Settled"], strict)
     assert found["verdict"] == "cannot_tell"
     assert found["no_longer_approved"]["bad"] == 1
 

@@ -44,14 +44,18 @@ def records(bureau: Bureau, run_id: str) -> list[Approval]:
 
 
 def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> None:
-    """Not one call, a whole folder, no process, no lock; the request shows the quote."""
+    """Not one call, a whole folder, no process, no lock; the request shows the quote.
+
+    Waiting, refused, approved and void each have their words and their command at the doctor's. A
+    resume says who refused and what to type. An approval nobody used in time is void: the resume
+    asks again, and the report says why.
+    """
     driven = bureau.night()
-    report = driven.report
+    report, run_id = driven.report, driven.report["run_id"]
     assert (report["state"], report["stop_reason"]) == ("stopped", "approval")
-    assert bureau.service.ledger == []
     assert report["cost"]["total"] == "0.00"
     assert (driven.folder / "manifest.json").exists()
-    (asked,) = records(bureau, report["run_id"])
+    (asked,) = records(bureau, run_id)
     assert asked.quote["quoted"] == report["cost"]["quoted"]
     assert asked.ceiling_micro == to_micro(Decimal(report["cost"]["quoted"]["high"]))
     assert asked.decision is None
@@ -59,32 +63,7 @@ def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> No
     assert found.safe
     assert found.run is not None
     assert found.run["pid"] is None
-
-
-def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
-    """A resume with a higher cap asks again instead of passing what was approved."""
-    run_id = bureau.night().report["run_id"]
-    decide(bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(100)))
-    bureau.night(run=run_id)
-    spent = bureau.service.charged
-    report = bureau.night(run=run_id, max_spend="9000").report
-    assert report["stop_reason"] == "approval"
-    assert bureau.service.charged == spent
-    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
-    assert given["max_spend"] == "340.00", "the most of its quote, less than asked for"
-    done = bureau.night(**given).report
-    assert (done["state"], bureau.service.charged > spent) == ("completed", True)
-
-
-def test_what_becomes_of_a_request_is_said_and_kept_to(bureau: Bureau) -> None:
-    """Waiting, refused, approved and void each have their words and their command at the doctor's.
-
-    A resume says who refused and what to type. An approval nobody used in time is void: the resume
-    asks again, and the report says why. Nothing is asked of the service until one is used.
-    """
-    run_id = bureau.night().report["run_id"]
     approve = f"nightscreen approve {run_id}"
-    resume = f"nightscreen screen --run {run_id}"
 
     def said(state: str, command: str = approve) -> None:
         found = ask_doctor(bureau)
@@ -96,37 +75,43 @@ def test_what_becomes_of_a_request_is_said_and_kept_to(bureau: Bureau) -> None:
 
     said("waiting")
     decide(bureau, run_id, ApprovalDecision.REFUSED, note="the wrong extract")
-    with pytest.raises(InputError, match=f"refused by chief .* {approve}"):
-        bureau.night(run=run_id)
-    with pytest.raises(InputError, match="refused by chief"):
-        bureau.night(run=run_id, yes=True)
+    for is_yes in (False, True):
+        with pytest.raises(InputError, match=f"refused by chief .* {approve}"):
+            bureau.night(run=run_id, yes=is_yes)
     said("refused")
     given = decide(bureau, run_id, ApprovalDecision.APPROVED)
-    said("approved", resume)
+    said("approved", f"nightscreen screen --run {run_id}")
     bureau.loop.now_s += timedelta(hours=2, seconds=1).total_seconds()
     said("void")
     report = bureau.night(**given).report
     assert report["stop_reason"] == "approval"
     assert any("is void" in notice for notice in report["notices"])
     said("waiting")
-    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
-    assert bureau.night(**given).report["state"] == "completed"
 
 
-def test_a_run_that_was_cut_short_goes_on_under_its_approval(bureau: Bureau) -> None:
-    """Hours later nobody is asked again: the cap holds for the run as a whole."""
+def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
+    """A resume with a higher cap asks again instead of passing what was approved.
+
+    A run that was cut short goes on under its approval: hours later nobody is asked again, and the
+    cap holds for the run as a whole.
+    """
     run_id = bureau.night().report["run_id"]
-    given = decide(
-        bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(4000))
-    )
-    bureau.service.wallet = 150
+    decide(bureau, run_id, ApprovalDecision.APPROVED, max_spend_micro=to_micro(Decimal(100)))
+    bureau.night(run=run_id)
+    spent = bureau.service.charged
+    report = bureau.night(run=run_id, max_spend="9000").report
+    assert report["stop_reason"] == "approval"
+    assert bureau.service.charged == spent
+    given = decide(bureau, run_id, ApprovalDecision.APPROVED)
+    assert given["max_spend"] == "340.00", "the most of its quote, less than asked for"
+    bureau.service.wallet = 50
     assert bureau.night(**given).report["stop_reason"] == "balance"
     bureau.service.wallet = 1_000_000
     bureau.loop.now_s += timedelta(hours=9).total_seconds()
     report = bureau.night(run=run_id).report
     assert (report["run_id"], report["state"]) == (run_id, "completed")
-    assert report["cost"]["cap"] == "4000.00"
-    assert bureau.service.charged == Decimal(report["cost"]["total"])
+    assert report["cost"]["cap"] == "340.00"
+    assert spent < bureau.service.charged == Decimal(report["cost"]["total"])
 
 
 def test_a_yes_at_the_terminal_is_recorded_and_caps_the_run(bureau: Bureau) -> None:

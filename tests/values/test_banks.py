@@ -21,77 +21,20 @@ from nightscreen.values.banks import (
     load_banks,
 )
 from nightscreen.values.issues import Issues
+from tests.screening import csv_rows
 
 HEADER = "name,aliases,code,other_codes,kind,check\n"
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "expected"),
-    [
-        ("044", None, "044"),
-        ("000014", None, "044"),
-        ("000013", None, "058"),
-        ("00103", None, "103"),
-        ("090110", None, "566"),
-        (None, "GTBank", "058"),
-        (None, "GT BANK PLC", "058"),
-        (None, "guaranty trust bank", "058"),
-        (None, "Guaranty Trust Bank Nig. Ltd", "058"),
-        (None, "U.B.A.", "033"),
-        (None, "FIRSTBANK", "011"),
-        (None, "First Bank of Nigeria Plc", "011"),
-        (None, "Eco-Bank", "050"),
-        (None, "Access Bank (Diamond)", "063"),
-        (None, "VFD MFB", "566"),
-        (None, "V Bank", "566"),
-        (None, "Skye Bank", "076"),
-        (None, "058", "058"),
-        (None, "058 - GTBank", "058"),
-        (None, "Zenith Bank (057)", "057"),
-        ("Zenith", None, "057"),
-        ("058", "Guaranty Trust", "058"),
-        ("058", "some branch nobody knows", "058"),
-    ],
-)
-def test_codes_and_names_become_the_three_digit_code(
-    code: str | None, name: str | None, expected: str
-) -> None:
-    """Codes of other schemes, names and aliases are translated without a finding."""
-    verdict = bank_table().resolve(code, name)
-    assert (verdict.code, verdict.issues) == (expected, ())
+def test_codes_and_names_become_the_three_digit_code() -> None:
+    """Codes of other schemes, names and aliases are translated without a finding.
 
-
-@pytest.mark.parametrize(
-    ("code", "name", "expected", "finding"),
-    [
-        ("44", None, "044", "bank_code_repaired"),
-        ("58.0", None, "058", "bank_code_repaired"),
-        ("'057", None, "057", "bank_code_repaired"),
-        ("11", "First Bank", "011", "bank_code_repaired"),
-        ("11", "Unity Bank", "215", "bank_code_repaired"),
-        ("90110", None, "566", "bank_code_repaired"),
-        ("999", "GTBank", "058", "bank_code_from_name"),
-        ("4.4E+1", "Access Bank", "044", "bank_code_from_name"),
-        ("058", "UBA", "058", "bank_disagrees"),
-        ("2.1E+3", None, "2.1E+3", "bank_code_malformed"),
-        ("4040", None, "4040", "bank_code_malformed"),
-        ("9", None, "9", "bank_code_malformed"),
-        ("14", None, "14", "bank_code_malformed"),
-        ("999", None, "999", "bank_unknown"),
-        (None, "Bank of Nowhere at All", None, "bank_unknown"),
-        ("50211", None, "50211", "bank_not_served"),
-        ("100004", None, "100004", "bank_not_served"),
-        (None, "Kuda", None, "bank_not_served"),
-        (None, "Palm Pay", None, "bank_not_served"),
-        ("058 / 033", None, "058 / 033", "bank_code_malformed"),
-    ],
-)
-def test_every_other_bank_has_its_finding(
-    code: str | None, name: str | None, expected: str | None, finding: str
-) -> None:
-    """Repairs, doubts and unknown banks are said; an unknown one keeps its text."""
-    verdict = bank_table().resolve(code, name)
-    assert (verdict.code, [found.code for _, found in verdict.issues]) == (expected, [finding])
+    Repairs, doubts and unknown banks are said; an unknown one keeps its text.
+    """
+    for case in csv_rows(Path(__file__).with_name("bank_cases.csv")):
+        verdict = bank_table().resolve(case["code"] or None, case["name"] or None)
+        found = [issue.code for _, issue in verdict.issues]
+        assert (verdict.code or "", found) == (case["becomes"], case["finding"].split()), case
 
 
 def test_near_miss_is_suggested_only() -> None:
