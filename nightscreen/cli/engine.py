@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightscreen.cli import reaper
 from nightscreen.cli.command import Result
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import about, say
@@ -86,8 +85,8 @@ def begin_engine() -> None:
     """
     set_engine_defaults()
     known = os.environ.get("PREFECT_API_URL") or "prefect" in sys.modules
-    if not known and not temporary_server.is_begun():
-        temporary_server.begin(read_settings().home, reaper.begin())
+    if not known:
+        temporary_server.begin(read_settings().home)
 
 
 def prepare_engine(module: str) -> None:
@@ -123,8 +122,7 @@ def prepare_engine(module: str) -> None:
         from nightscreen.tasks.prefect_health import require_engine
 
         require_engine()
-    else:
-        reaper.begin()
+    else:  # the flow begins one
         say(_STARTING)
 
 

@@ -16,7 +16,7 @@ from nightscreen.cli.command import Result, command
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import about
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import NightscreenError, SettingsError
 
 
 @command("screen customers.csv --max-spend 250000 --deadline 06:00", view="summary")
@@ -54,9 +54,13 @@ def screened(parameters: ScreenBatch) -> Result:
         return Result(quote_batch(parameters, settings), view="quote")
     if parameters.workers > 1:
         engine.set_engine_defaults()
-        from nightscreen.tasks.engine_run import require_server
+        from prefect.settings import PREFECT_API_URL
 
-        require_server("--workers")
+        if not PREFECT_API_URL.value():
+            raise SettingsError(
+                "--workers needs a Prefect server that runs: set PREFECT_API_URL, see "
+                "docs/deploy.md"
+            )
     result = engine.run_as_command("screen_batch:screen_batch", parameters)
     more = about(result.document, parameters.output, settings.base_url)
     return result._replace(view="summary", more=more)

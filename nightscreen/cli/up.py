@@ -18,7 +18,6 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.request import urlopen
 
 import typer
 
@@ -34,6 +33,7 @@ from nightscreen.schemas.shipped import PACKAGE, template
 from nightscreen.tasks.temporary_server import (
     LOGIN,
     UMASK,
+    answers,
     client_environment,
     new_login,
     server_environment,
@@ -336,7 +336,7 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     services.start(server)
     until = time.monotonic() + _READY_WITHIN_S
     while not services.stop.wait(_LOOK_S):
-        with suppress(OSError), urlopen(f"{engine.url}/health", timeout=2):  # noqa: S310 - our own
+        if answers(port):
             return engine
         if time.monotonic() > until:
             raise UsageError(f"the Prefect server does not answer after {_READY_WITHIN_S:.0f} s")

@@ -5,13 +5,13 @@ There are no defaults: a check without a declaration is `undeclared`. The lender
 
 from __future__ import annotations
 
-import tomllib
 from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from nightscreen.checks.registry import CHECKS
+from nightscreen.schemas.shipped import read_model
 from nightscreen.schemas.checks import FAMILIES, Purpose, family_of
 from nightscreen.schemas.errors import SettingsError
 
@@ -100,20 +100,9 @@ def read_declarations(settings: Settings) -> Declarations:
     """
     path = settings.own_table("declarations")
     if path is None:
-        return Declarations()
+        return NOTHING_DECLARED
     try:
-        tree = tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise SettingsError(
-            f"{path}: the declarations cannot be read ({error.strerror}); correct "
-            "NIGHTSCREEN_DECLARATIONS_FILE"
-        ) from None
-    except ValueError as error:
-        raise SettingsError(f"{path}: not valid TOML: {str(error)[:200]}") from None
-    try:
-        return Declarations.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "declarations"
-        message = first["msg"].removeprefix("Value error, ")
-        raise SettingsError(f"{path}: {place}: {message}; see docs/notices.md") from None
+        return read_model(path, Declarations)
+    except SettingsError as error:
+        text = f"{error}; correct NIGHTSCREEN_DECLARATIONS_FILE as docs/notices.md shows"
+        raise SettingsError(text) from None

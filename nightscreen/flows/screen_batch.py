@@ -1,4 +1,7 @@
-"""Screen a batch: file in, metered lookups, enriched Parquet and an account of every naira out."""
+"""Screen a batch: file in, metered lookups, enriched Parquet and an account of every naira out.
+
+`screen_part` is one worker of such a run, on any machine of a work pool; nobody starts it by hand.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.runs.screening import run_screening
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name, contains_identifier
-from nightscreen.tasks.engine_run import EngineRunner, named
+from nightscreen.tasks.engine_run import EngineRunner, ask_as_worker, named
 from nightscreen.tasks.own_flow import flow
 
 _WILDCARDS = frozenset("*?[")
@@ -70,3 +73,18 @@ def newest_input(parameters: ScreenBatch) -> ScreenBatch:
             "number or email address in its name, which is shown everywhere: rename it"
         )
     return parameters.model_copy(update={"input": str(newest)})
+
+
+@flow(name="screen-part")
+async def screen_part(run_id: str, part: int) -> dict[str, int]:  # noqa: ARG001 - names the flow run
+    """Claim lookups of a run and ask them until none are left; return attempts made, by check.
+
+    Args:
+        run_id: the run, begun by another process.
+        part: the number of this worker, from 1.
+
+    Raises:
+        SettingsError: this machine lacks the service's address or key.
+        JournalError: this machine's journal does not know the run.
+    """
+    return await ask_as_worker(run_id)

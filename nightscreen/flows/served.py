@@ -1,15 +1,26 @@
 """Serve the deployments of `prefect.yaml` in one process, for `nightscreen up`.
 
-The file of the working directory is used, else the package's. Each run is a separate process with
-all modules loaded; no work pool is needed. `nightscreen inbox` watches the inbox, so its deployment
-is left out.
+The file of the working directory is used, else the package's; no work pool is needed. `nightscreen
+inbox` watches the inbox, so its deployment is left out.
+
+Each run is a separate process, forked from one that has loaded the flows already: it begins at
+once, where a new Python would load for seconds. All else is Prefect's runner; only the function
+with which it starts a process is replaced. Runs are cancelled and killed separately, and a run
+whose process dies is reported as crashed.
 """
 
 from __future__ import annotations
 
+import asyncio
+import multiprocessing
+import os
+import resource
+import runpy
 import sys
+import warnings
 from collections.abc import Coroutine
 from importlib import import_module
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +28,7 @@ import yaml
 from prefect import Flow, serve
 from prefect.client.schemas.objects import ConcurrencyLimitConfig
 from prefect.client.schemas.schedules import CronSchedule
+from prefect.runner import _starter_engine
 from prefect.schedules import Schedule
 from prefect.settings import PREFECT_API_URL
 from prefect.types.entrypoint import EntrypointType
@@ -24,10 +36,13 @@ from prefect.types.entrypoint import EntrypointType
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.shipped import template
+from nightscreen.tasks.own_flow import PRELOADED_MODULES
 from nightscreen.tasks.prefect_health import refuse_open_engine, require_engine
-from nightscreen.tasks.warm_process import start_runs_warm
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from anyio.abc import TaskStatus
     from prefect.deployments.runner import RunnerDeployment
 
 FILE = "prefect.yaml"
@@ -35,6 +50,10 @@ _ELSEWHERE = frozenset({"inbox"})
 _AT_ONCE = 4
 _ASKS_EVERY_S = 0.3
 """How often to ask the server for runs: an applicant at the counter waits for this too."""
+_ENGINE = "prefect.engine"
+_SHARE_OF_MEMORY = 0.75
+"""Of the machine's memory, for one run: beyond it the run fails, rather than another process."""
+_FORKS = multiprocessing.get_context("forkserver")
 
 
 def deployments(text: str) -> list[RunnerDeployment]:
@@ -87,6 +106,40 @@ def _schedule(entry: dict[str, Any]) -> Schedule:
     )
 
 
+async def _run_process(
+    *,
+    task_status: TaskStatus[Any],
+    task_status_handler: Callable[[Any], Any],
+    env: Mapping[str, str],
+    **_: object,
+) -> None:
+    """Run `prefect.engine` in a forked process until it ends; in place of Prefect's `run_process`.
+
+    The output goes where this process's does.
+    """
+    process = _FORKS.Process(target=_run, args=(dict(env),))
+    await asyncio.to_thread(process.start)
+    try:
+        task_status.started(task_status_handler(process))
+        await asyncio.to_thread(process.join)
+    except asyncio.CancelledError:  # as Prefect's own function: cancelling ends the process
+        process.terminate()
+        raise
+
+
+def _run(environment: Mapping[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(environment)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    soft, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = int(machine * _SHARE_OF_MEMORY)
+    if soft == resource.RLIM_INFINITY or soft > most:
+        resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+    del sys.argv[1:]  # the run is named in the environment
+    warnings.filterwarnings("ignore", f"'{_ENGINE}' found in sys.modules", RuntimeWarning)
+    runpy.run_module(_ENGINE, run_name="__main__")
+
+
 def main() -> None:
     """Serve until stopped.
 
@@ -103,7 +156,10 @@ def main() -> None:
     names = ", ".join(deployment.full_name for deployment in served)
     sys.stdout.write(f"serving {names}\n")
     sys.stdout.flush()
-    start_runs_warm({str(deployment.entrypoint).rpartition(".")[0] for deployment in served})
+    modules = {str(deployment.entrypoint).rpartition(".")[0] for deployment in served}
+    _FORKS.set_forkserver_preload([*modules, *PRELOADED_MODULES])
+    forkserver.ensure_running()
+    _starter_engine.run_process = _run_process  # type: ignore[assignment,attr-defined]
     serve(
         *served,
         pause_on_shutdown=False,

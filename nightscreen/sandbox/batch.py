@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.sandbox import test_identifiers
-from nightscreen.sandbox.banks import BANK_NAMES, SERIALS
+from nightscreen.sandbox.fiction import BANK_NAMES, SERIALS
 from nightscreen.sandbox.people import LINKED_PREFIX, Person, person_of_bvn
 
 if TYPE_CHECKING:

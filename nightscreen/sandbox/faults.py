@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from nightscreen.sandbox.fiction import SeededRandom
 from nightscreen.sandbox.ledger import PRICES
-from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

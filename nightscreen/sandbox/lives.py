@@ -14,9 +14,8 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple, get_args
 
 from pydantic import ConfigDict, Field
 
-from nightscreen.sandbox.fiction import FICTION, STOCKS
+from nightscreen.sandbox.fiction import FICTION, STOCKS, SeededRandom
 from nightscreen.sandbox.people import FIRST_DAY, MONTHS
-from nightscreen.sandbox.seeded_random import SeededRandom
 
 Kind = Literal["monthly", "weekly", "trader", "gig", "gambler", "borrower", "seasonal", "idle"]
 """What people live on, in words in `docs/other-clients.md`."""

@@ -13,9 +13,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from nightscreen.sandbox import test_identifiers
-from nightscreen.sandbox.fiction import FICTION
+from nightscreen.sandbox.fiction import FICTION, SeededRandom
 from nightscreen.sandbox.people import FIRST_DAY, contact_key, person_of_bvn, stamp
-from nightscreen.sandbox.seeded_random import SeededRandom
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record

@@ -15,10 +15,16 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 
 from pydantic import ConfigDict, Field
 
-from nightscreen.sandbox import banks, test_identifiers
-from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
-from nightscreen.sandbox.fiction import ENGLISH, FICTION, STOCKS
-from nightscreen.sandbox.seeded_random import SeededRandom
+from nightscreen.sandbox import fiction, test_identifiers
+from nightscreen.sandbox.fiction import (
+    BANK_NAMES,
+    BANKS_BY_WEIGHT,
+    ENGLISH,
+    FICTION,
+    STOCKS,
+    SeededRandom,
+    drawn_account,
+)
 
 Record = dict[str, object]
 
@@ -140,7 +146,7 @@ def person_of_bvn(bvn: str) -> Person:
     born = FIRST_DAY - timedelta(days=draw.between(21 * 365, 68 * 365))
     special = test_identifiers.by_bvn(bvn)
     code = test_identifiers.BANK_CODE if special else draw.pick(BANKS_BY_WEIGHT)
-    serial = special.serial if special else banks.serial_of_holder(code, int(bvn[2:]))
+    serial = special.serial if special else fiction.serial_of_holder(code, int(bvn[2:]))
     phone = f"+234{draw.pick(_WORDS['phone_prefixes'])}{draw.below(10**7):07d}"
     email = f"{_mail_name(draw, first, last)}@"
     return Person(
@@ -153,7 +159,7 @@ def person_of_bvn(bvn: str) -> Person:
         phone=special.phone if special else phone,
         email=special.email if special else email + draw.pick(_WORDS["mail_hosts"]),
         bank_code=code,
-        account_number=banks.account_number(code, serial),
+        account_number=fiction.account_number(code, serial),
         marital_status=draw.pick(("Single", "Married", "Married", "Divorced", "Widowed")),
         state_of_origin=f"{draw.pick(_WORDS['states'])} State",
         address=f"{draw.between(1, 180)} {draw.pick(_WORDS['streets'])}",
@@ -188,7 +194,7 @@ def stamp(day: date, draw: SeededRandom) -> str:
 
 def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | None:
     """Return who holds an account, or None if there is no such account."""
-    if not banks.is_right_account(bank_code, account_number):
+    if not fiction.is_right_account(bank_code, account_number):
         return None
     special = test_identifiers.by_account(account_number)
     if special:
@@ -200,7 +206,7 @@ def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | 
         return None
     if draw.share() < GONE_SHARE and draw.between(1, CHANGE_DAYS) <= day:
         return None
-    holder = banks.holder_of_serial(bank_code, int(account_number[:9]))
+    holder = fiction.holder_of_serial(bank_code, int(account_number[:9]))
     if share < MISSING_SHARE + OTHER_SHARE:
         holder = draw.below(10**9)
     return person_of_bvn(f"{LINKED_PREFIX}{holder:09d}")
@@ -284,9 +290,7 @@ def bvn_accounts(bvn: str, person: Person | None = None) -> list[Record]:
     """Return the data of a finished BVN consent in its other shape, a list of bank accounts."""
     person, draw = person or person_of_bvn(bvn), SeededRandom("account type", bvn)
     places = [person.account]
-    for _ in range(draw.below(3)):
-        code = draw.pick(BANKS_BY_WEIGHT)
-        places.append(Account(code, banks.account_number(code, draw.below(10**9))))
+    places += [Account(*drawn_account(draw)) for _ in range(draw.below(3))]
     return [
         {
             "account_name": account_name(person, *place),

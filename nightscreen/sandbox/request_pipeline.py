@@ -18,9 +18,9 @@ from starlette.requests import ClientDisconnect, Request
 
 from nightscreen.sandbox import wire
 from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.fiction import SeededRandom
 from nightscreen.sandbox.grants import NOBODY
 from nightscreen.sandbox.ledger import Entry, naira
-from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.wire import ABSENT, HTML, OK, TEXT, Answer
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from nightscreen.sandbox.banks import account_number
 from nightscreen.sandbox.faults import FAULTS
+from nightscreen.sandbox.fiction import account_number
 
 BANK_CODE: Final = "058"
 MAIL: Final = "@magic.example"

@@ -17,8 +17,7 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from nightscreen.sandbox import banks
-from nightscreen.sandbox.banks import BANK_NAMES, BANKS_BY_WEIGHT
+from nightscreen.sandbox.fiction import BANK_NAMES, SeededRandom, drawn_account
 from nightscreen.sandbox.lives import Entry, Life, entries_of, everyday, life_of
 from nightscreen.sandbox.people import (
     BVN_DIGITS,
@@ -29,7 +28,6 @@ from nightscreen.sandbox.people import (
     is_digits,
     person_of_bvn,
 )
-from nightscreen.sandbox.seeded_random import SeededRandom
 from nightscreen.sandbox.test_identifiers import by_customer
 
 LIVELY_DAYS: Final = 30
@@ -105,9 +103,7 @@ def _opened_accounts(customer: str, person: Person) -> list[Record]:
     """List the accounts as they were linked: one to three, in a stable order."""
     draw = SeededRandom("linked accounts", customer)
     places = [(person.bank_code, person.account_number)]
-    for _ in range(draw.pick((0, 0, 0, 1, 1, 2))):
-        code = draw.pick(BANKS_BY_WEIGHT)
-        places.append((code, banks.account_number(code, draw.below(10**9))))
+    places += [drawn_account(draw) for _ in range(draw.pick((0, 0, 0, 1, 1, 2)))]
     name = " ".join(part for part in (person.first_name, person.last_name) if part).upper()
     return [linked_account(customer, code, number, name) for code, number in places]
 

@@ -23,7 +23,6 @@ from prefect.cache_policies import NO_CACHE
 from prefect.deployments import arun_deployment
 from prefect.exceptions import TerminationSignal
 from prefect.runtime import deployment, flow_run
-from prefect.settings import PREFECT_API_URL
 from prefect.states import Cancelled
 
 from nightscreen.config.settings import read_settings
@@ -36,12 +35,11 @@ from nightscreen.runs.screening import ask_check
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.runs.worker import LOOK_S, Totals, close_worker, open_worker, sync_with_run
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.errors import SettingsError, UnexpectedFault
+from nightscreen.schemas.errors import UnexpectedFault
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts, watching
 from nightscreen.tasks.server import beside, is_cancelled, show_quote, show_report, tag_run, tried
-from nightscreen.tasks.temporary_server import is_temporary
 from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
 if TYPE_CHECKING:
@@ -361,19 +359,6 @@ async def run_in_engine(
 
 
 # --- workers ---
-
-
-def require_server(option: str) -> None:
-    """Refuse an option that needs a server which other processes can reach.
-
-    Raises:
-        SettingsError: there is only a temporary server.
-    """
-    url = PREFECT_API_URL.value()
-    if not url or is_temporary(url):
-        raise SettingsError(
-            f"{option} needs a Prefect server that runs: set PREFECT_API_URL, see docs/deploy.md"
-        )
 
 
 async def start_workers(run_id: str, number: int) -> list[UUID]:

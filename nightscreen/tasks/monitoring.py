@@ -2,15 +2,19 @@
 
 `ops.vitals` decides when an alarm is due; a failure here never stops the run. An event
 `nightscreen.page.*` is sent only for what needs a person at once, `nightscreen.morning` once a
-night. They hold numbers, ids and reasons. Automations decide who is notified.
+night. They hold numbers, ids and reasons. Automations decide who is notified. OpenTelemetry metrics
+are recorded if the process's variables name an exporter; otherwise its SDK is not imported. None of
+it holds personal data.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from contextlib import asynccontextmanager, contextmanager
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from prefect.context import FlowRunContext
@@ -26,13 +30,13 @@ from nightscreen.ops.vitals import (
 )
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import NightscreenError
-from nightscreen.tasks import telemetry
 from nightscreen.tasks.server import beside, tried
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 
     from nightscreen.calling.run import Run
+    from nightscreen.client.classify import CallOutcome
 
 
 EVERY_S = 2.0  # a choice: the greatest age of the vital signs, as docs/operate.md says
@@ -44,6 +48,11 @@ WORDS: Mapping[Alarm, str] = {
     Alarm.DEADLINE: "the deadline cannot be met",
     Alarm.DISK: "the disk is nearly full",
 }
+_NAME = "nightscreen"
+_FLUSH_MS = 5_000  # how long the end of a run may wait for the export of its metrics
+_ENDPOINTS = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT")
+_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2, 4, 8, 15, 30, 45, 75)
+"""Bounds of the latency histogram; the last is the longest timeout."""
 
 
 class RunMonitor:
@@ -86,7 +95,7 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
     if run.only_quotes:
         yield
         return
-    monitor, meter = RunMonitor(run, phase), telemetry.meter()
+    monitor, metrics = RunMonitor(run, phase), meter()
 
     async def watch() -> None:
         while True:
@@ -94,15 +103,15 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
             await asyncio.sleep(EVERY_S)
 
     await asyncio.to_thread(sweep_vitals, run.settings.home)
-    if meter is not None:
-        run.stops.on_attempt = meter.record_attempt
+    if metrics is not None:
+        run.stops.on_attempt = metrics.record_attempt
     try:
         async with beside(watch()):
             yield
     finally:
         await tried(monitor.look(), "the run could not be looked at")
-        if meter is not None:
-            await asyncio.to_thread(meter.flush)
+        if metrics is not None:
+            await asyncio.to_thread(metrics.flush)
 
 
 @contextmanager
@@ -155,3 +164,48 @@ def send_morning(numbers: Mapping[str, Any]) -> None:
         "prefect.resource.name": night,
     }
     emit_event("nightscreen.morning", resource, payload={**numbers})
+
+
+# --- metrics ---
+
+
+class Meter:
+    """Records this process's calls through a reader of the SDK; sets nothing globally."""
+
+    def __init__(self, reader: Any) -> None:  # noqa: ANN401 - the SDK is imported below
+        from opentelemetry.sdk.metrics import MeterProvider  # noqa: PLC0415 - only where wanted
+        from opentelemetry.sdk.resources import Resource  # noqa: PLC0415 - as above
+
+        resource = Resource.create({"service.name": os.environ.get("OTEL_SERVICE_NAME", _NAME)})
+        self._provider = MeterProvider([reader], resource=resource, shutdown_on_exit=False)
+        meter = self._provider.get_meter(_NAME)
+        self._calls = meter.create_counter(f"{_NAME}.calls", unit="{call}")
+        self._seconds = meter.create_histogram(
+            f"{_NAME}.call.duration", unit="s", explicit_bucket_boundaries_advisory=_SECONDS
+        )
+
+    def record_attempt(self, check: str, seconds: float, outcome: CallOutcome) -> None:
+        """Record an attempt that was answered or failed."""
+        labels = {"check": check, "verdict": str(outcome.verdict)}
+        result = {"outcome": str(outcome.outcome or ""), "trouble": str(outcome.trouble or "")}
+        self._calls.add(1, {**labels, **result})
+        self._seconds.record(seconds, labels)
+
+    def flush(self) -> None:
+        """Export the metrics at the end of a run."""
+        self._provider.force_flush(_FLUSH_MS)
+
+
+@cache
+def meter() -> Meter | None:
+    """Return this process's meter; None if no exporter is configured or installed."""
+    off = os.environ.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    if off or not any(os.environ.get(name) for name in _ENDPOINTS):
+        return None
+    try:
+        from opentelemetry.exporter.otlp.proto.http import metric_exporter  # noqa: PLC0415 - only where wanted
+        from opentelemetry.sdk.metrics import export  # noqa: PLC0415 - as above
+    except ImportError:
+        logging.getLogger(__name__).warning("pip install 'nightscreen[otel]' for OpenTelemetry")
+        return None
+    return Meter(export.PeriodicExportingMetricReader(metric_exporter.OTLPMetricExporter()))

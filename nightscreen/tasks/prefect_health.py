@@ -6,7 +6,6 @@ whether the server requires one is tested on another route.
 
 from __future__ import annotations
 
-import asyncio
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -30,7 +29,7 @@ from nightscreen.ops.doctor import OK, SCHEDULE, WARNING, WRONG, HealthFinding, 
 from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
-    from prefect.client.orchestration import PrefectClient
+    from prefect.client.schemas.objects import FlowRun
     from prefect.client.schemas.responses import DeploymentResponse
 
 TIMEOUT_S = 25.0
@@ -73,19 +72,14 @@ def require_engine() -> None:
     Raises:
         SettingsError: the text says what to do.
     """
-    url = str(PREFECT_API_URL.value())
-    with get_client(sync_client=True) as client:
-        if client.api_healthcheck() is not None:
-            raise SettingsError(
-                f"the Prefect server {url} cannot be reached: {_START}; nothing was asked"
-            )
-        try:
-            client.api_version()
-        except PrefectHTTPStatusError as error:
-            if error.response.status_code in _REFUSALS:
-                raise SettingsError(
-                    f"the Prefect server {url} refuses the login: {_LOGIN}; nothing was asked"
-                ) from None
+    try:
+        with get_client(sync_client=True) as client:
+            _greet(client)
+    except Exception as error:  # noqa: BLE001 - a server that is only slow is asked again later
+        trouble, remedy = _trouble(error)
+        if remedy != _LOG:
+            text = f"the Prefect server {PREFECT_API_URL.value()} {trouble}: {remedy}"
+            raise SettingsError(f"{text}; nothing was asked") from None
 
 
 def refuse_open_engine(*, allowed: bool) -> None:
@@ -106,16 +100,13 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         says = "PREFECT_API_URL is not set: each run starts a temporary server of its own"
         return (HealthFinding("engine", OK, says),)
     try:
-        findings = asyncio.run(_look())
-    except ConnectionError as error:
-        return _away(url, f"cannot be reached ({error})", _START)
-    except PrefectHTTPStatusError as error:
-        status = error.response.status_code
-        if status in _REFUSALS:
-            return _away(url, "refuses the login", _LOGIN)
-        return _away(url, f"lives, but answers with {status}", _LOG)
+        with get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True) as client:
+            _greet(client)
+            findings = _deployed(client)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
-        return _away(url, f"lives, but does not answer ({type(error).__name__})", _LOG)
+        trouble, remedy = _trouble(error)
+        says = f"the Prefect server {url} {trouble}"
+        return (HealthFinding("engine", WRONG, says, Remedy(remedy)),)
     if not answers_anybody(url):
         login = HealthFinding("login", OK, "the Prefect server requires one")
     else:
@@ -129,64 +120,66 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
     return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *findings, login)
 
 
-def _away(url: str, trouble: str, first: str) -> tuple[HealthFinding]:
-    return (HealthFinding("engine", WRONG, f"the Prefect server {url} {trouble}", Remedy(first)),)
+def _greet(client: SyncPrefectClient) -> None:
+    """Make two requests: one that needs no login, one that does."""
+    away = client.api_healthcheck()
+    if away is not None:
+        raise ConnectionError(type(away).__name__)
+    client.api_version()
 
 
-async def _look() -> list[HealthFinding]:
-    """Check the work pools and schedules of our deployments.
-
-    Raises:
-        ConnectionError: the server cannot be reached.
-        Exception: it runs, but a request failed.
-    """
-    settings = {"timeout": TIMEOUT_S}
-    async with asyncio.timeout(2 * TIMEOUT_S), get_client(httpx_settings=settings) as client:
-        away = await client.api_healthcheck()
-        if away is not None:
-            raise ConnectionError(type(away).__name__)
-        ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-        deployments = await client.read_deployments(deployment_filter=ours)
-        pools = sorted({each.work_pool_name for each in deployments if each.work_pool_name})
-        workers = [await _pool(client, name) for name in pools]
-        late = [await _newest_run(client, each) for each in deployments]
-        return [*workers, *(finding for finding in late if finding is not None)]
+def _trouble(error: Exception) -> tuple[str, str]:
+    """Return what an error says of the server, and what to do."""
+    if isinstance(error, ConnectionError):
+        return f"cannot be reached ({error})", _START
+    if not isinstance(error, PrefectHTTPStatusError):
+        return f"lives, but does not answer ({type(error).__name__})", _LOG
+    status = error.response.status_code
+    if status in _REFUSALS:
+        return "refuses the login", _LOGIN
+    return f"lives, but answers with {status}", _LOG
 
 
-async def _pool(client: PrefectClient, name: str) -> HealthFinding:
-    workers = await client.read_workers_for_work_pool(name)
-    alive = sum(each.status == WorkerStatus.ONLINE for each in workers)
-    if alive:
-        return HealthFinding("worker", OK, f"{alive} of work pool {name} alive")
-    return HealthFinding(
-        "worker",
-        WARNING,
-        f"no worker of work pool {name} is alive: scheduled runs do not start",
-        Remedy("", f"prefect worker start --pool {name}"),
-    )
-
-
-async def _newest_run(
-    client: PrefectClient, deployment: DeploymentResponse
-) -> HealthFinding | None:
-    """Report a deployment whose newest due run is late, crashed or failed; None if it is well."""
+def _deployed(client: SyncPrefectClient) -> list[HealthFinding]:
+    """Check the work pools and schedules of our deployments."""
+    ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
+    deployments = client.read_deployments(deployment_filter=ours)
+    findings = []
+    for pool in sorted({each.work_pool_name for each in deployments if each.work_pool_name}):
+        workers = client.read_workers_for_work_pool(pool)
+        alive = sum(each.status == WorkerStatus.ONLINE for each in workers)
+        if alive:
+            finding = HealthFinding("worker", OK, f"{alive} of work pool {pool} alive")
+        else:
+            says = f"no worker of work pool {pool} is alive: scheduled runs do not start"
+            start = Remedy("", f"prefect worker start --pool {pool}")
+            finding = HealthFinding("worker", WARNING, says, start)
+        findings.append(finding)
     due = FlowRunFilterExpectedStartTime(before_=datetime.now(UTC))
-    which = FlowRunFilterDeploymentId(any_=[deployment.id])
-    runs = await client.read_flow_runs(
-        flow_run_filter=FlowRunFilter(deployment_id=which, expected_start_time=due),
-        sort=FlowRunSort.EXPECTED_START_TIME_DESC,
-        limit=1,
-    )
-    state = runs[0].state if runs else None
-    late = state is not None and state.name == "Late"
-    if state is None or not (late or state.type in {StateType.CRASHED, StateType.FAILED}):
-        return None
-    at, pool = runs[0].expected_start_time, deployment.work_pool_name
+    for deployment in deployments:
+        which = FlowRunFilterDeploymentId(any_=[deployment.id])
+        newest = client.read_flow_runs(
+            flow_run_filter=FlowRunFilter(deployment_id=which, expected_start_time=due),
+            sort=FlowRunSort.EXPECTED_START_TIME_DESC,
+            limit=1,
+        )
+        findings += [_schedule(deployment, run) for run in newest if _went_wrong(run)]
+    return findings
+
+
+def _went_wrong(run: FlowRun) -> bool:
+    failed = {StateType.CRASHED, StateType.FAILED}
+    return run.state is not None and (run.state.name == "Late" or run.state.type in failed)
+
+
+def _schedule(deployment: DeploymentResponse, run: FlowRun) -> HealthFinding:
+    """Report a deployment whose newest due run is late, crashed or failed."""
+    at, pool, name = run.expected_start_time, deployment.work_pool_name, str(run.state_name)
     since = f" of {at:%Y-%m-%d %H:%M} UTC" if at is not None else ""
-    problem = "has not started" if late else f"is {str(state.name).casefold()}"
-    remedy = Remedy("look at its log in Prefect's pages")
-    if late:
+    problem, remedy = f"is {name.casefold()}", Remedy("look at its log in Prefect's pages")
+    if name == "Late":
         start = Remedy("start what serves it: nightscreen up")
+        problem = "has not started"
         remedy = Remedy("", f"prefect worker start --pool {pool}") if pool else start
     says = f"the newest run of {deployment.name}{since} {problem}"
     return HealthFinding(SCHEDULE, WARNING, says, remedy)

@@ -445,7 +445,7 @@ def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:
 MAKES_DATABASE = """
 import sys
 from pathlib import Path
-from nightscreen.tasks.server_database import begin_database
+from nightscreen.tasks.temporary_server import begin_database
 
 for path in sys.argv[1:]:
     begin_database()(Path(path))
