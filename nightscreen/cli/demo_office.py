@@ -21,7 +21,6 @@ from nightscreen.policy.load import read_text, rewritten
 from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.contests import open_contest
 from nightscreen.results.settle_case import import_reviews
-from nightscreen.runs.approval import may_spend
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch
@@ -37,7 +36,6 @@ if TYPE_CHECKING:
 
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import Settings
-    from nightscreen.runs.screening_run import ScreeningRun
 
 NIGHTS: Final = 14
 BATCH: Final = "portfolio"
@@ -95,7 +93,9 @@ def seed_demo(
     make_batch(path, rows=APPLICANTS, seed=seed + 1, damage_pct=0)
     applicants = {"batch": "applicants", "purpose": "origination", "max_spend": "10000"}
     limited = settings.model_copy(update={"approval_above": _CEILING})
-    screen(path, applicants, _AskedBy(ANALYST), settings=limited)
+    runner = Runner()
+    runner.by = ANALYST
+    screen(path, applicants, runner, settings=limited)
     _work_a_morning(settings)
     return tokens
 
@@ -145,17 +145,6 @@ def _work_a_morning(settings: Settings) -> None:
             open_contest(journal, analyst, rules, customer_id, said=statement, batch=BATCH)
         text = rewritten(read_text(None), "demo-2", _THRESHOLDS)
         propose(journal, text, by=ANALYST, note="Minutes of the credit committee.")
-
-
-class _AskedBy(Runner):
-    """Requests approvals in the name of a desk user."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        """Request approval if the run needs it."""
-        return may_spend(run, by=self._name)
 
 
 def _actor(name: str) -> Actor:

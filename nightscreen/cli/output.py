@@ -48,15 +48,10 @@ def view(name: str, document: Mapping[str, Any], **more: object) -> str:
 
 @cache
 def _views() -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from nightscreen.files.templates import text_templates
 
-    views = Environment(  # noqa: S701 - text on a terminal, no page
-        loader=FileSystemLoader(DATA / "views"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
+    views = text_templates(DATA / "views")
+    views.keep_trailing_newline = True
     views.filters |= {
         "naira": naira,
         "amount": lambda value: f"₦{Decimal(str(value)):,f}",

@@ -5,14 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from prefect import get_run_logger, tags
+from prefect import get_run_logger
 from prefect.client.schemas.objects import State
 
 from nightscreen.config.parameters import WatchInbox
 from nightscreen.config.settings import read_settings
 from nightscreen.flows.screen_batch import screen_batch
-from nightscreen.inbox.file_intake import refuse
-from nightscreen.schemas.errors import InputError
 from nightscreen.tasks.engine_run import to_prefect_state
 from nightscreen.tasks.inbox import open_watch
 from nightscreen.tasks.own_flow import flow
@@ -20,7 +18,6 @@ from nightscreen.tasks.own_flow import flow
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from nightscreen.files.inbox import Ticket
     from nightscreen.tasks.inbox import InboxWatch
 
 
@@ -50,7 +47,7 @@ async def keep_watch(
     settings = read_settings()
     watch = await asyncio.to_thread(open_watch, options, settings, forever=forever, tell=tell)
     async for ticket in watch.tickets():
-        await _screen(watch, ticket)
+        await watch.settle(ticket, screen_batch)
     return watch
 
 
@@ -64,23 +61,5 @@ async def resume_waiting(run_id: str, *, tell: Callable[[str], object]) -> Inbox
     ticket = await asyncio.to_thread(watch.inbox.take_waiting, run_id)
     if ticket is None:
         return None
-    await _screen(watch, ticket)
+    await watch.settle(ticket, screen_batch)
     return watch
-
-
-async def _screen(watch: InboxWatch, ticket: Ticket) -> None:
-    """Screen one file if needed, and put it beside its result."""
-    examined = await watch.examined(ticket)
-    if examined is None:
-        return
-    try:
-        with tags("inbox"):
-            report: dict[str, Any] = await screen_batch(examined.parameters)
-    except InputError as error:
-        watch.note(ticket, await asyncio.to_thread(refuse, ticket, error, watch.inbox))
-    else:
-        await watch.finish_ticket(ticket, report)
-    finally:
-        ticket.release()
-        if examined.content is not None:
-            examined.content.release()

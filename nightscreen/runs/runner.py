@@ -26,7 +26,13 @@ R = TypeVar("R")
 
 
 class Runner:
-    """Runs the stations of a run one after the other in this process."""
+    """Runs the stations of a run one after the other in this process.
+
+    Attributes:
+        by: who asks for approval; empty for the user of this process.
+    """
+
+    by = ""
 
     async def open(self, opening: Callable[[], R]) -> R:
         """Open the run and return it, in a thread: it waits for the journal."""
@@ -39,7 +45,7 @@ class Runner:
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         """Return whether the run may spend what it was quoted; if not, it is stopped."""
-        return may_spend(run, by=user_name())
+        return may_spend(run, by=self.by or user_name())
 
     @asynccontextmanager
     async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:  # noqa: ARG002 - for those that can be cancelled

@@ -20,7 +20,7 @@ from nightscreen.sandbox.state import Here  # noqa: TC001 - FastAPI reads it
 from nightscreen.sandbox.test_identifiers import by_customer
 
 if TYPE_CHECKING:
-    from nightscreen.sandbox.state import Sandbox
+    from starlette.datastructures import QueryParams
 
 router: Final = APIRouter()
 
@@ -43,75 +43,56 @@ _TEMPLATES: Final = Environment(
 @router.post(PATH)
 async def consent(request: Request, sandbox: Here) -> Response:
     """Show the customer who asks and what for, and take the answer; the request is the query."""
-    wish = ConsentRequest(sandbox, request)
-    form = {name: str(value) for name, value in (await request.form()).items()}
-    return wish.refusal() or (wish.ask() if request.method == "GET" else wish.take(form))
-
-
-class ConsentRequest:
-    """An authorization request, form-encoded in the query."""
-
-    def __init__(self, sandbox: Sandbox, request: Request) -> None:
-        query = request.query_params
-        hints = [value for name, value in query.multi_items() if name in _HINTS]
-        words = _SEPARATORS.split(query.get("scope", ""))
-        self._sandbox, self._query = sandbox, request.url.query
-        self._redirect_uri = query.get("redirect_uri", "")
-        self._scopes = tuple(dict.fromkeys(word for word in words if word))
-        self._state = query.get("state")  # goes back to the client unchanged
-        self._customer = hints[0] if hints else "ada@customers.example"  # who is signed in
-        wrong = {
-            **{f"{name} is given twice.": len(query.getlist(name)) > 1 for name in _ASKED},
-            "response_type must be code.": query.get("response_type") != "code",
-            "client_id is not registered.": query.get("client_id") != DEFAULT_CLIENT_ID,
-            "redirect_uri is not registered.": not sandbox.takes(self._redirect_uri),
-            "scope is missing.": not self._scopes,
-            **{f"There is no scope {word}.": word not in SCOPES for word in self._scopes},
-        }
-        self._reasons = [reason for reason, holds in wrong.items() if holds]
-
-    def refusal(self) -> Response | None:
-        """Say why the request cannot be granted; None where it can."""
-        title, reasons = "This link does not work", self._reasons
-        return _page(400, title=title, reasons=reasons) if reasons else None
-
-    def ask(self, fault: str = "") -> Response:
-        """Show the screen, with what was wrong about the customer's answer."""
-        return _page(
-            400 if fault else 200,
-            title=f"{CLIENT} asks for access to your bank data",
-            reasons=[],
-            client=CLIENT,
-            scopes=[(scope, SCOPES[scope]) for scope in self._scopes],
-            customer=self._customer,
-            host=urlsplit(self._redirect_uri).netloc,
-            query=self._query,
-            fault=fault,
-        )
-
-    def take(self, given: dict[str, str]) -> Response:
-        """Take the customer's answer, and send them back to the client."""
-        sandbox, decision = self._sandbox, given.get("decision")
-        self._customer = customer = given.get("customer", "").strip()
+    query = request.query_params
+    redirect_uri, given = query.get("redirect_uri", ""), query.get("scope", "")
+    scopes = tuple(dict.fromkeys(word for word in _SEPARATORS.split(given) if word))
+    wrong = {
+        **{f"{name} is given twice.": len(query.getlist(name)) > 1 for name in _ASKED},
+        "response_type must be code.": query.get("response_type") != "code",
+        "client_id is not registered.": query.get("client_id") != DEFAULT_CLIENT_ID,
+        "redirect_uri is not registered.": not sandbox.takes(redirect_uri),
+        "scope is missing.": not scopes,
+        **{f"There is no scope {word}.": word not in SCOPES for word in scopes},
+    }
+    if reasons := [reason for reason, holds in wrong.items() if holds]:
+        return _page(400, title="This link does not work", reasons=reasons)
+    hints = [value for name, value in query.multi_items() if name in _HINTS]
+    customer, fault = (hints[0] if hints else "ada@customers.example"), ""  # who is signed in
+    if request.method == "POST":
+        form = await request.form()
+        decision, customer = form.get("decision"), str(form.get("customer", "")).strip()
         if decision == "deny":
             sandbox.grants.count(customer, "denied")
             text = "The customer did not allow it"
-            return self._back({"error": "access_denied", "error_description": text})
+            return _back(query, {"error": "access_denied", "error_description": text})
         if not customer or len(customer) > LONGEST_NAME or not customer.isprintable():
-            return self.ask("Write the name you sign in with.")
-        if decision != "allow":
-            return self.ask("Choose whether to allow it.")
-        sandbox.grants.count(customer, "allowed")
-        code = sandbox.grants.allow(customer, self._scopes, self._redirect_uri, sandbox.now())
-        return self._back({"code": code}, by_customer(customer).word)
+            fault = "Write the name you sign in with."
+        elif decision != "allow":
+            fault = "Choose whether to allow it."
+        else:
+            sandbox.grants.count(customer, "allowed")
+            code = sandbox.grants.allow(customer, scopes, redirect_uri, sandbox.now())
+            return _back(query, {"code": code}, by_customer(customer).word)
+    return _page(
+        400 if fault else 200,
+        title=f"{CLIENT} asks for access to your bank data",
+        reasons=[],
+        client=CLIENT,
+        scopes=[(scope, SCOPES[scope]) for scope in scopes],
+        customer=customer,
+        host=urlsplit(redirect_uri).netloc,
+        query=request.url.query,
+        fault=fault,
+    )
 
-    def _back(self, carried: dict[str, str], habit: str = "") -> Response:
-        """Send the customer back, with the state as it came unless their habit is another."""
-        if self._state is not None and habit != "state-lost":
-            carried["state"] = f"{self._state}x" if habit == "state-changed" else self._state
-        query = urlencode(carried, quote_via=quote)
-        location = f"{self._redirect_uri}{'&' if '?' in self._redirect_uri else '?'}{query}"
-        return Response(status_code=303, headers={"location": location, **_HEADERS})
+
+def _back(query: QueryParams, carried: dict[str, str], habit: str = "") -> Response:
+    """Send the customer back, with the state as it came unless their habit is another."""
+    address, state = query["redirect_uri"], query.get("state")
+    if state is not None and habit != "state-lost":
+        carried["state"] = f"{state}x" if habit == "state-changed" else state
+    location = f"{address}{'&' if '?' in address else '?'}{urlencode(carried, quote_via=quote)}"
+    return Response(status_code=303, headers={"location": location, **_HEADERS})
 
 
 def _page(status: int, **values: object) -> HTMLResponse:

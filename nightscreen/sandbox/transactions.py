@@ -175,24 +175,58 @@ def transactions_of(customer: str, day: int = 0, owner: Owner | None = None) -> 
 
 @lru_cache(maxsize=256)
 def _stories(customer: str, owner: Owner, newest_month: int) -> list[_Story]:
-    """Write a customer's stories from their first month to `newest_month`, in their order."""
-    kind, life = by_customer(customer).word, owner.life
+    """Write a customer's stories from their first month to `newest_month`, in their order.
+
+    Balances run on from record to record.
+    """
+    kind = by_customer(customer).word
+    accounts = _opened_accounts(customer, owner.person)
+    balances = [FIRST_BALANCE] * len(accounts)
+    written: Counter[int] = Counter()  # entries by the day on which they appear
+    stories = []
+    for appears_on, entry in _entries(customer, owner.life, newest_month):
+        names = customer, str(appears_on), str(written[appears_on])
+        written[appears_on] += 1
+        draw = SeededRandom("transaction", *names)
+        place = 0 if entry.tag else draw.below(len(accounts))
+        balances[place] += entry.kobo
+        record = _record(draw, appears_on, entry, accounts[place], balances[place])
+        if draw.share() < EXTRA_SHARE or kind == "extra-fields":
+            record["category"] = draw.pick(("food", "transport", "rent", "family", None))
+            record["location"] = {"city": draw.pick(("Lagos", "Kano", "Aba", "Jos"))}
+        events: tuple[_Event, ...] = ()
+        gone = None
+        if entry.day > -LIVELY_DAYS and not entry.tag:
+            events = _events(draw, appears_on, record)
+            if draw.share() < GONE_SHARE:
+                gone = appears_on + draw.between(1, CHANGE_DAYS)
+        for again in range(entry.times):  # each time under another id
+            if again:
+                draw = SeededRandom("again", *names, str(again))
+                record = {**record, "id": _uuid(draw)}
+            stories.append(_Story(appears_on, record, events, gone))
+    if kind in ("no-ids", "twins"):
+        for story in stories:
+            del story.record["id"]
+    if kind == "twins":
+        alike = stories[0].record
+        stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
+    return stories
+
+
+def _entries(customer: str, life: Life, newest_month: int) -> list[tuple[int, Entry]]:
+    """Return a customer's entries, each after the day on which it is first in the list."""
+    kind = by_customer(customer).word
     if kind == "no-transactions":
         return []
     is_many = kind == "ten-thousand"
     entries = [(0, entry) for entry in everyday(customer, *_MANY)] if is_many else []
     for month in range(-life.months, newest_month + 1):
-        born = [
-            (_appears_on(customer, entry), entry) for entry in entries_of(customer, life, month)
-        ]
-        entries += [each for each in born if each[0] or not is_many]
-    entries.sort(key=itemgetter(0))
-    diary = _Diary(customer, owner)
-    stories = [story for born, entry in entries for story in diary.write(born, entry)]
-    if kind == "twins":
-        alike = stories[0].record
-        stories[0:1] = [_Story(0, alike, (), None), _Story(0, dict(alike), (), None)]
-    return stories
+        for entry in entries_of(customer, life, month):
+            appears_on = _appears_on(customer, entry)
+            if appears_on or not is_many:
+                entries.append((appears_on, entry))
+    return sorted(entries, key=itemgetter(0))
 
 
 def _appears_on(customer: str, entry: Entry) -> int:
@@ -203,70 +237,32 @@ def _appears_on(customer: str, entry: Entry) -> int:
     return entry.day + (draw.between(1, MOST_LATE) if draw.share() < BACKDATED_SHARE else 0)
 
 
-class _Diary:
-    """Writes one customer's stories in their order; balances run on from record to record."""
-
-    def __init__(self, customer: str, owner: Owner) -> None:
-        self._customer = customer
-        self._kind = by_customer(customer).word
-        self._accounts = _opened_accounts(customer, owner.person)
-        self._balances = [FIRST_BALANCE] * len(self._accounts)
-        self._written: Counter[int] = Counter()  # entries by the day on which they appear
-
-    def write(self, born: int, entry: Entry) -> list[_Story]:
-        """Write an entry as often as the list has it, each time under another id."""
-        number = self._written[born]
-        self._written[born] += 1
-        story = self._story(born, number, entry)
-        stories = [story]
-        for again in range(1, entry.times):
-            draw = SeededRandom("again", self._customer, str(born), str(number), str(again))
-            other = {"id": _uuid(draw)} if "id" in story.record else {}
-            stories.append(story._replace(record={**story.record, **other}))
-        return stories
-
-    def _story(self, born: int, number: int, entry: Entry) -> _Story:
-        draw = SeededRandom("transaction", self._customer, str(born), str(number))
-        record = self._record(draw, born, entry)
-        if entry.day <= -LIVELY_DAYS or entry.tag:
-            return _Story(born, record, (), None)
-        events = _events(draw, born, record)
-        gone = born + draw.between(1, CHANGE_DAYS) if draw.share() < GONE_SHARE else None
-        return _Story(born, record, events, gone)
-
-    def _record(self, draw: SeededRandom, born: int, entry: Entry) -> Record:
-        place = 0 if entry.tag else draw.below(len(self._accounts))
-        account = self._accounts[place]
-        self._balances[place] += entry.kobo
-        amount = _text(abs(entry.kobo))
-        reference = f"{draw.below(10**15):015d}"
-        moment = _at_second(entry.day, entry.second, draw)
-        seen = max(moment, _moment(born, draw)) if born else moment
-        record: Record = {
-            "id": _uuid(draw),
-            "account_number": account["account_number"],
-            "currency": "NGN",
-            "amount": amount,
-            "balance": _text(self._balances[place]),
-            "reference": reference,
-            "hash": blake2b(f"{reference} {amount} {moment}".encode(), digest_size=16).hexdigest(),
-            "status": "success",
-            "entry_type": "credit" if entry.kobo > 0 else "debit",
-            "narration": entry.narration,
-            "transaction_date": moment,
-            "transaction_type": entry.word,
-            "note": None,
-            "source": "statement",
-            "provider": "direct",
-            "bank": account["bank"],
-            **_audit(seen, "system"),
-        }
-        if draw.share() < EXTRA_SHARE or self._kind == "extra-fields":
-            record["category"] = draw.pick(("food", "transport", "rent", "family", None))
-            record["location"] = {"city": draw.pick(("Lagos", "Kano", "Aba", "Jos"))}
-        if self._kind in ("no-ids", "twins"):
-            del record["id"]
-        return record
+def _record(
+    draw: SeededRandom, born: int, entry: Entry, account: Record, balance_kobo: int
+) -> Record:
+    amount = _text(abs(entry.kobo))
+    reference = f"{draw.below(10**15):015d}"
+    moment = _at_second(entry.day, entry.second, draw)
+    seen = max(moment, _moment(born, draw)) if born else moment
+    return {
+        "id": _uuid(draw),
+        "account_number": account["account_number"],
+        "currency": "NGN",
+        "amount": amount,
+        "balance": _text(balance_kobo),
+        "reference": reference,
+        "hash": blake2b(f"{reference} {amount} {moment}".encode(), digest_size=16).hexdigest(),
+        "status": "success",
+        "entry_type": "credit" if entry.kobo > 0 else "debit",
+        "narration": entry.narration,
+        "transaction_date": moment,
+        "transaction_type": entry.word,
+        "note": None,
+        "source": "statement",
+        "provider": "direct",
+        "bank": account["bank"],
+        **_audit(seen, "system"),
+    }
 
 
 def _events(draw: SeededRandom, born: int, record: Record) -> tuple[_Event, ...]:

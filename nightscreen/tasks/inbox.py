@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from prefect import tags
+
 from nightscreen.config.settings import overridden
 from nightscreen.files.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.inbox.file_intake import (
@@ -23,6 +25,7 @@ from nightscreen.inbox.file_intake import (
     decided_runs,
     examine,
     place_file,
+    refuse,
     safe_name,
     ticket_name,
 )
@@ -32,13 +35,15 @@ from nightscreen.policy.versions import policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.runs.run import require_service
 from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks.server import is_cancelled
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from typing import Any
 
-    from nightscreen.config.parameters import WatchInbox
+    from nightscreen.config.parameters import ScreenBatch, WatchInbox
     from nightscreen.config.settings import Settings
 
 LOOK_S = 1.0  # how often to look into the folder
@@ -106,42 +111,41 @@ class InboxWatch:
                 return claimed
         return None
 
-    def note(self, ticket: Ticket, fate: Fate, more: str = "") -> None:
-        """Count and report the result of a file."""
-        self.fates[fate.value] += 1
-        self.tell(f"{ticket.folder.name}: {fate.value}{more}")
-
-    async def examined(self, ticket: Ticket) -> Examined | None:
-        """Examine and quote a file; None if there is nothing to screen."""
-        self.tell(f"a file was taken: {ticket.folder.name}")
-        try:
-            result = await asyncio.to_thread(
-                examine, ticket, self.options, self.settings, self.inbox
-            )
-        except BaseException:
-            ticket.release()
-            raise
-        if result.parameters is not None and result.content is not None:
-            return result
-        if result.fate is None or result.fate is Fate.HELD:
-            ticket.release()
-            self.tell(f"{ticket.folder.name}: {Fate.HELD.value}")
-        else:
-            self.note(ticket, result.fate)
-        return None
-
-    async def finish_ticket(self, ticket: Ticket, report: Mapping[str, Any]) -> None:
-        """Put a screened file beside its result.
+    async def settle(
+        self, ticket: Ticket, screen: Callable[[ScreenBatch], Awaitable[dict[str, Any]]]
+    ) -> None:
+        """Examine a file, screen it if needed, and put it beside its result.
 
         If the watch itself is ending, the file stays, and its run is resumed by the next watch of
         the inbox. A run that a person cancelled is not resumed.
         """
-        if report["stop_reason"] == "cancelled":
-            self.stopped = True
-            if not await is_cancelled():
-                return
-        fate = await asyncio.to_thread(place_file, ticket, report, self.settings, self.inbox)
-        self.note(ticket, fate, f" as run {report['run_id']}")
+        self.tell(f"a file was taken: {ticket.folder.name}")
+        examined, more = Examined(), ""
+        try:
+            examined = await asyncio.to_thread(
+                examine, ticket, self.options, self.settings, self.inbox
+            )
+            fate = examined.fate or Fate.HELD
+            if examined.parameters is not None:
+                with tags("inbox"):
+                    report = await screen(examined.parameters)
+                if report["stop_reason"] == StopReason.CANCELLED:
+                    self.stopped = True
+                    if not await is_cancelled():
+                        return
+                fate = await asyncio.to_thread(
+                    place_file, ticket, report, self.settings, self.inbox
+                )
+                more = f" as run {report['run_id']}"
+        except InputError as error:
+            fate = await asyncio.to_thread(refuse, ticket, error, self.inbox)
+        finally:
+            ticket.release()
+            if examined.content is not None:
+                examined.content.release()
+        if fate is not Fate.HELD:
+            self.fates[fate.value] += 1
+        self.tell(f"{ticket.folder.name}: {fate.value}{more}")
 
 
 def open_watch(

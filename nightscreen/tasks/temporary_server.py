@@ -92,11 +92,15 @@ def server_environment(folder: Path, port: int, login: str, pages: str = "") -> 
 
 def client_environment(url: str, login: str) -> dict[str, str]:
     """Return the variables for a client of such a server; no proxy gets the login."""
+    return {"PREFECT_API_URL": url, LOGIN: login, **_past_proxies(url)}
+
+
+def _past_proxies(url: str) -> dict[str, str]:
     current = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
     own = url.removeprefix("http://").removesuffix("/api")
     has_own = current == "*" or own in current.split(",")
     direct = current if has_own else f"{current},{own}".lstrip(",")
-    return {"PREFECT_API_URL": url, LOGIN: login, "NO_PROXY": direct, "no_proxy": direct}
+    return {"NO_PROXY": direct, "no_proxy": direct}
 
 
 def without_login(environment: Mapping[str, str]) -> dict[str, str]:
@@ -236,6 +240,7 @@ def ensure_server(home: Path, timeout_s: float) -> tuple[str, str]:
         served = let_serve()
         if served is None:
             raise NightscreenError("the temporary Prefect server did not start; nothing was asked")
+        os.environ.update(_past_proxies(served[0]))  # the caller keeps the login elsewhere
         wait(timeout_s)
         return served
 

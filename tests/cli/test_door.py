@@ -401,8 +401,9 @@ sys.stdin.read()
 def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
     tmp_path: Path, strange: tuple[str, list[str]]
 ) -> None:
-    """Two processes at once share a HOME, each with its own login; it goes nowhere else."""
-    env = surroundings(tmp_path, **SERVICE, NIGHTSCREEN_HOME="home")
+    """Two processes at once share a HOME, each with its own login; it goes to no proxy either."""
+    proxy = strange[0].removesuffix("/api")
+    env = surroundings(tmp_path, **SERVICE, NIGHTSCREEN_HOME="home", HTTP_PROXY=proxy)
     env.pop("PREFECT_API_URL", None)
     callers = [
         subprocess.Popen(
