@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.shipped import read_model
 from nightscreen.schemas.checks import FAMILIES, Purpose, family_of
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.shipped import read_model
 
 if TYPE_CHECKING:
     from nightscreen.config.settings import Settings

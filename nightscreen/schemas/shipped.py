@@ -57,12 +57,14 @@ def read_model(path: Path, model: type[_Model]) -> _Model:
         SettingsError: it cannot be read, is not TOML, or has a mistake; file and line are named.
     """
     try:
-        text = path.read_text("utf-8")
-        return model.model_validate(tomllib.loads(text))
+        text = path.read_text("utf-8-sig")
+        tree = tomllib.loads(text)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is no TOML: {error}") from None
+    except ValueError as error:  # also of other text than UTF-8, or a number too long for tomllib
+        raise SettingsError(f"{path} is no TOML: {str(error)[:200]}") from None
+    try:
+        return model.model_validate(tree)
     except ValidationError as error:
         place = _place_in(path, text, error.errors()[0]["loc"])
         raise SettingsError(f"{place}: {_first_mistake(error)}") from None

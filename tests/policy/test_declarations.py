@@ -78,7 +78,8 @@ def test_every_operation_can_be_declared() -> None:
         (BASES.replace('"karma"', '"kharma"'), "check is one of"),
         (BASES.replace('reference = "LIA-7"', ""), "reference"),
         ("[policy_decides_alone]\nby = 'Ngozi'\non = 2026-01-01", "ground"),
-        ("a b", "not valid TOML"),
+        ("a b", "is no TOML"),
+        ("colour = " + "9" * 10_000, "is no TOML"),
     ],
 )
 def test_a_mistaken_declaration_is_told_by_its_place(tmp_path: Path, text: str, says: str) -> None:

@@ -21,7 +21,6 @@ import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nightscreen.client.wire import Scope
-from nightscreen.schemas.shipped import read_model
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
 from nightscreen.operations.transactions.records import PullStore, load_fields
