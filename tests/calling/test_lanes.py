@@ -40,7 +40,7 @@ from tests.calling.virtual_time import VirtualLoop, run
 from tests.journal.conftest import ended
 
 FREE, PAID, FAILED = LookupStatus.FREE, LookupStatus.PAID, LookupStatus.FAILED
-GIVE_UP_S = 600
+GIVE_UP_S = 120
 
 
 @dataclass
@@ -245,7 +245,7 @@ def test_the_last_customer_who_is_never_answered_is_no_outage(bench: Bench) -> N
 
 
 def test_a_lookup_that_a_stopped_process_holds_is_given_up(bench: Bench) -> None:
-    """All else is asked; then ten minutes, and the run says what it waited for."""
+    """All else is asked; then two minutes, and the run says what it waited for."""
     bench.set_up(stops=Stops(silence=Silence(GIVE_UP_S)))
     other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
     other.calls.claim("other", "portfolio", ClaimRequest("karma", [task(3).ask()]), Caps(), since=0)

@@ -23,21 +23,6 @@ def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -
     assert not report["balance"]["exact"]
 
 
-def test_another_consumer_of_the_wallet_is_drift(tmp_path: Path) -> None:
-    """Money spent by others is separated from the run's cost."""
-    bureau, drained = Bureau(tmp_path, rows=60), list[int]()
-
-    def drain(_operation: str, _identity: str, number: int) -> None:
-        if number % 40 == 20:
-            drained.append(7)
-            bureau.service.wallet -= 7
-
-    bureau.service.before = drain
-    report = bureau.night().report
-    assert Decimal(report["balance"]["drift"]) == sum(drained) > 7
-    assert Decimal(report["cost"]["total"]) == Decimal(bureau.charged)
-
-
 def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
     """Their possible cost is counted once."""
     bureau = Bureau(tmp_path, rows=40)

@@ -17,8 +17,6 @@ from nightscreen.policy.load import check_policy
 from nightscreen.results import backtest as backtests
 from nightscreen.results.backtest import backtest, past_run
 from nightscreen.results.outcomes import LoanPerformance, known_outcomes, wilson
-from nightscreen.results.tracked_state import evidence_digest
-from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.offers import LinkState, LoanSnapshot, LoanView, Offer
 from nightscreen.schemas.outcomes import BadLoan
@@ -26,6 +24,7 @@ from nightscreen.schemas.policy import Policy
 from tests.results.enriched_in_a_test import enriched_row
 from tests.results.loan_book_in_a_test import HEADINGS, POLICY, Book, loan, year
 from tests.results.nights_in_a_test import BATCH, DAY
+from tests.results.reviewing import filled, save
 from tests.screening import csv_rows
 
 BETTER = """
@@ -98,22 +97,8 @@ def test_a_loan_is_tied_to_the_decision_that_stood_when_the_money_went_out(book:
 def test_a_review_that_stood_is_the_decision(book: Book) -> None:
     """While it stands, and on the evidence it was given on; a later one does not count."""
     after(book, "decline")
-    subject = book.nights.pseudonym("A")
-    state = book.nights.customers.known([subject])[subject].state
-    given = Review(
-        customer=subject,
-        batch=BATCH,
-        run_id="20260301-220000-a1b2c3",
-        listed="decline",
-        decision="approve",
-        reviewer="Ada",
-        note="Paid in May",
-        reviewed_at=book.nights.now,
-        until=book.nights.now + 30 * DAY,
-        evidence=evidence_digest(state),
-    )
+    save(book.nights.journal, filled("A", "20260301-220000-a1b2c3", "approve"))
     before = book.today - timedelta(days=1)
-    book.nights.reviews.add([given])
     book.take([loan("A", book.today), loan("A", before, loan_id="LN-earlier")])
     stood = [each.stood for each in known_outcomes(book.nights.journal)]
     assert [each and (each.decision, each.decided_by) for each in stood] == [
