@@ -26,8 +26,8 @@ from rapidfuzz import fuzz
 from benchmarks.measured import run_words
 from benchmarks.name_pairs import SETS, TRADITIONS, Pair, labelled, rates, verified
 from nightscreen.config.settings import Settings
-from nightscreen.operations.transactions.cashflow import CUSTOMERS, TRANSACTIONS, CashFlow
-from nightscreen.operations.transactions.records import load_fields
+from nightscreen.operations.cashflow import CUSTOMERS, TRANSACTIONS, CashFlow
+from nightscreen.operations.pulled_records import load_fields
 from nightscreen.sandbox.lives import KINDS, Truth, life_of, truth_of
 from nightscreen.sandbox.transactions import Owner, person_of_customer, transactions_of
 

@@ -20,8 +20,7 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.opening import journal_of
-from nightscreen.privacy.erasure import erase, find_person_data
-from nightscreen.privacy.person import ErasureTarget
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import InputError
@@ -145,7 +144,7 @@ class Lender(RuleBasedStateMachine):
         # a run that was killed early may have no data of this person
         with journal_of(self.world.read_settings()) as journal, suppress(InputError):
             data = find_person_data(journal, target)
-            pseudonyms = list(data.person.pseudonyms().all)
+            pseudonyms = list(data.pseudonyms().all)
             erase(journal, data)
         identifiers = [person[name].encode() for name in ("bvn", "account_number", "customer_id")]
         for path, content in everything(self.folder):

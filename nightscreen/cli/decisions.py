@@ -1,6 +1,6 @@
 """`nightscreen policy`, and what is imported afterwards: `review`, `notices`, `outcomes`.
 
-`policy`, `results` and `operations.loans` hold the rules.
+`policy`, `results` and `operations.loan_book` hold the rules.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from nightscreen.cli.output import about, say
 from nightscreen.journal import journal_of
 from nightscreen.journal.actor import POLICY, Actor
 from nightscreen.journal.opening import journal_exists
-from nightscreen.operations.loans.loan_book import import_outcomes
+from nightscreen.operations.loan_book import import_outcomes
 from nightscreen.policy.load import check_policy, load_policy, read_text
 from nightscreen.policy.versions import decide_version, read_policy, text_in_force, versions
 from nightscreen.policy.versions import propose as write_proposal

@@ -27,19 +27,18 @@ from nightscreen.config.parameters import WatchInbox
 from nightscreen.files.outputs import LOANS_FILE
 from nightscreen.journal import journal_of
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.bvn.confirmations import BvnConfirmations
-from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.consents.links import (
+from nightscreen.operations.bvn import BvnConfirmations, BvnRequests
+from nightscreen.operations.consent_links import (
     ConsentLinks,
     consume_manual_state,
     grant_rows,
     read_code,
 )
-from nightscreen.operations.consents.links import redeem as redeem_code
-from nightscreen.operations.consents.links import revoke as revoke_grant
-from nightscreen.operations.loans.offers import LoanOffers, list_products
+from nightscreen.operations.consent_links import redeem as redeem_code
+from nightscreen.operations.consent_links import revoke as revoke_grant
+from nightscreen.operations.loans import LoanOffers, list_products
 from nightscreen.operations.person_run import PersonRun, run_people
-from nightscreen.operations.transactions.pull import AccountPull, TransactionPull, scope_of
+from nightscreen.operations.pull import AccountPull, TransactionPull, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.consented import GrantState, PullTransactions

@@ -21,8 +21,8 @@ from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.journal.audit import NEWEST, Audit, AuditQuery
 from nightscreen.journal.erasure import scrub_database
 from nightscreen.privacy import erasure, purging
+from nightscreen.privacy.erasure import ErasureTarget
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.processing_record import assessment_page, processing_record, record_page
 from nightscreen.schemas.errors import InputError, UsageError
 
@@ -40,7 +40,7 @@ def explain(
     batch: Annotated[str, typer.Option(help="Batch name, if the customer is in several.")] = "",
 ) -> dict[str, Any]:
     """Explain one customer's decision: rules, evidence, lookups, consent, cost and reviews."""
-    from nightscreen.operations.transactions.cashflow import CashFlow, explain_cash_flow
+    from nightscreen.operations.cashflow import CashFlow, explain_cash_flow
     from nightscreen.privacy.explaining import explain as explain_decision
 
     settings = settings_of_command()

@@ -23,7 +23,7 @@ from nightscreen.files.person import same_person, user_name
 from nightscreen.journal.database import Turn
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import failures, put_meta, read_meta
-from nightscreen.operations.consents.links import read_signed, signed
+from nightscreen.operations.consent_links import read_signed, signed
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import SECOND_PERSON, UNTIL_CONFIRMED, Role, User

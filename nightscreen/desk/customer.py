@@ -29,7 +29,7 @@ from nightscreen.desk.uploads import as_before, plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
 from nightscreen.journal.records import Records
-from nightscreen.operations.consents.links import USUAL, ConsentLinks
+from nightscreen.operations.consent_links import USUAL, ConsentLinks
 from nightscreen.planning.eligibility import consent_valid, twelve_months_after
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row

@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightscreen.operations.bvn.confirmations import BvnConfirmations
-from nightscreen.operations.bvn.requests import BvnRequests
-from nightscreen.operations.loans.offers import LoanOffers
-from nightscreen.operations.loans.tracking import LoanTracking
-from nightscreen.operations.transactions.pull import AccountPull, TransactionPull
+from nightscreen.operations.bvn import BvnConfirmations, BvnRequests
+from nightscreen.operations.loans import LoanOffers, LoanTracking
+from nightscreen.operations.pull import AccountPull, TransactionPull
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.consented import PullTransactions

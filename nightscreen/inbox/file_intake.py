@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 import textwrap
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.inbox import QUOTE, REPEATED, RESULT, WAITS, WRONG, Inbox, Ticket
@@ -77,14 +78,11 @@ class Fate(StrEnum):
     IMPORTED = "imported"
 
 
-@dataclass(frozen=True, slots=True)
-class Examined:
-    """What to do with a file."""
+class ToScreen(NamedTuple):
+    """A file to screen."""
 
-    # of the run to begin or to resume; None if there is nothing to screen
-    parameters: ScreenBatch | None = None
-    fate: Fate | None = None  # its result already, if there is nothing to screen
-    content: FileLock | None = None  # the lock on its content, held until the file is settled
+    parameters: ScreenBatch  # of the run to begin or to resume
+    content: FileLock  # the lock on its content, held until the file is settled
 
 
 @dataclass(slots=True)
@@ -143,46 +141,33 @@ def ticket_name(clock: Clock) -> str:
     return f"{to_instant(clock()).astimezone(LAGOS):%Y%m%d-%H%M%S}"
 
 
-def screening_of(options: WatchInbox, ticket: Ticket, inbox: Inbox) -> ScreenBatch:
-    """Return the parameters of a new run of a file."""
-    return ScreenBatch(
-        **options.screening(),
-        input=str(ticket.file),
-        batch=batch_name(Path(ticket.name))[:80],
-        output=str(inbox.done),
-    )
+def examine(
+    ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbox
+) -> ToScreen | Fate:
+    """Decide what to do with a file, and quote it if it is to be screened.
 
-
-def examine(ticket: Ticket, options: WatchInbox, settings: Settings, inbox: Inbox) -> Examined:
-    """Decide what to do with a file; quote it if it is to be screened.
-
-    A file that cannot be screened, or already was, is moved to its folder.
+    A file that cannot be screened, or already was, is moved to its folder: then its fate is known.
 
     Raises:
         UsageError: the fault is not the file's: settings, policy, disk.
         JournalError: the journal cannot be used.
     """
-    content = None
-    try:
-        digest = file_digest(ticket.file)
-        content = inbox.lock_content(digest)
-        if content is None:  # another process is screening the same content
-            return Examined(fate=Fate.HELD)
-        if is_returned(ticket.file):
-            examined = Examined(fate=_import_reviews(ticket, settings, inbox))
-        else:
-            examined = _examined(ticket, digest, options, settings, inbox)
-    except (InputError, NotAllowedError) as error:
-        examined = Examined(fate=refuse(ticket, error, inbox))
-    except BaseException:
-        if content is not None:
-            content.release()
-        raise
-    if examined.parameters is None:
-        if content is not None:
-            content.release()
-        return examined
-    return Examined(examined.parameters, content=content)
+    with ExitStack() as held:
+        try:
+            digest = file_digest(ticket.file)
+            content = inbox.lock_content(digest)
+            if content is None:  # another process is screening the same content
+                return Fate.HELD
+            held.callback(content.release)
+            if is_returned(ticket.file):
+                return _import_reviews(ticket, settings, inbox)
+            decided = _decide(ticket, digest, options, settings, inbox)
+        except (InputError, NotAllowedError) as error:
+            return refuse(ticket, error, inbox)
+        if isinstance(decided, Fate):
+            return decided
+        held.pop_all()
+        return ToScreen(decided, content)
 
 
 def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
@@ -192,36 +177,41 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
         imported = import_reviews(journal, Actor.by_command(settings), rows, settings)
     mistakes = imported.judged.mistakes
     if mistakes or not rows:
-        return _refuse(ticket, inbox, text_of("mistakes", ticket, mistakes=mistakes))
-    ticket.write(RESULT, text_of("imported", ticket, taken=imported, known=imported.judged.known))
-    _put_done(ticket, inbox)
-    return Fate.IMPORTED
+        text = text_of("mistakes", ticket, mistakes=mistakes)
+        return _put(ticket, inbox.failed, WRONG, text, Fate.FAILED)
+    text = text_of("imported", ticket, taken=imported, known=imported.judged.known)
+    return _put(ticket, inbox.done, RESULT, text, Fate.IMPORTED)
 
 
-def _examined(
+def _decide(
     ticket: Ticket, digest: str, options: WatchInbox, settings: Settings, inbox: Inbox
-) -> Examined:
-    parameters = screening_of(options, ticket, inbox)
+) -> ScreenBatch | Fate:
+    """Return the parameters of the run to begin or to resume, or the file's result."""
+    parameters = ScreenBatch(
+        **options.screening(),
+        input=str(ticket.file),
+        batch=batch_name(Path(ticket.name))[:80],
+        output=str(inbox.done),
+    )
     with journal_of(settings) as journal:
         runs = journal.runs.of_input(digest, flow=SCREEN_FLOW)
         own = next((run for run in runs if run.parameters["input"] == str(ticket.file)), None)
         if own is not None and own.state == RUNNING:
-            return Examined(fate=Fate.HELD)
+            return Fate.HELD
         valid, approvals = settings.approval_timeout, Approvals(journal)
         approval = None if own is None else approvals.state_of(own, valid=valid)
         is_approved = approval is ApprovalState.APPROVED
         if own is not None and own.report is not None and _is_over(own) and not is_approved:
-            return Examined(fate=place_file(ticket, own.report, settings, inbox))
+            return place_file(ticket, own.report, settings, inbox)
         earlier = own or _earlier(runs, ticket, inbox, journal.clock())
     if earlier is not None and earlier.state == RUNNING:
-        return Examined(fate=Fate.HELD)
+        return Fate.HELD
     if earlier is not None and (earlier.state == COMPLETED or _waits(earlier, ticket)):
-        ticket.write(REPEATED, text_of("repeated", ticket, earlier=earlier))
-        _put_done(ticket, inbox)
-        return Examined(fate=Fate.REPEATED)
+        text = text_of("repeated", ticket, earlier=earlier)
+        return _put(ticket, inbox.done, REPEATED, text, Fate.REPEATED)
     if ticket.count_attempt() > MOST_ATTEMPTS:
-        gave_up = text_of("gave_up", ticket, attempts=MOST_ATTEMPTS)
-        return Examined(fate=_refuse(ticket, inbox, gave_up))
+        text = text_of("gave_up", ticket, attempts=MOST_ATTEMPTS)
+        return _put(ticket, inbox.failed, WRONG, text, Fate.FAILED)
     if earlier is not None:
         parameters = parameters.model_copy(update={"run": earlier.run_id})
     if is_approved:  # the approved amount is its cap
@@ -229,7 +219,7 @@ def _examined(
     quote = quote_batch(parameters, settings)
     resumed = earlier.run_id if earlier else None
     ticket.write(QUOTE, text_of("quote", ticket, quote=quote, resumed=resumed))
-    return Examined(parameters)
+    return parameters
 
 
 def _is_over(run: RunRecord) -> bool:
@@ -279,9 +269,12 @@ def _earlier(runs: Sequence[RunRecord], ticket: Ticket, inbox: Inbox, now: int) 
     return None
 
 
-def _put_done(ticket: Ticket, inbox: Inbox) -> None:
-    folder = inbox.done / ticket.folder.name
+def _put(ticket: Ticket, place: Path, name: str, text: str, fate: Fate) -> Fate:
+    """Move a file to the inbox's folder of its fate, with a text that says why."""
+    ticket.write(name, text)
+    folder = place / ticket.folder.name
     ticket.move(folder, folder / ticket.file.name)
+    return fate
 
 
 def place_file(ticket: Ticket, report: Mapping[str, Any], settings: Settings, inbox: Inbox) -> Fate:
@@ -321,14 +314,8 @@ def place_file(ticket: Ticket, report: Mapping[str, Any], settings: Settings, in
 def refuse(ticket: Ticket, error: UsageError, inbox: Inbox) -> Fate:
     """Move a file that cannot be read to `failed`, with a text that says why."""
     problem = str(error).replace(str(ticket.file), ticket.name)
-    return _refuse(ticket, inbox, text_of("wrong", ticket, problem=problem))
-
-
-def _refuse(ticket: Ticket, inbox: Inbox, text: str) -> Fate:
-    ticket.write(WRONG, text)
-    folder = inbox.failed / ticket.folder.name
-    ticket.move(folder, folder / ticket.file.name)
-    return Fate.FAILED
+    text = text_of("wrong", ticket, problem=problem)
+    return _put(ticket, inbox.failed, WRONG, text, Fate.FAILED)
 
 
 # --- the texts ---

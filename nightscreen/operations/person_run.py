@@ -81,7 +81,9 @@ X = TypeVar("X")
 class Person:
     """One person in a run."""
 
+    customer: bytes = field(default=b"", repr=False)  # pseudonym
     subject: bytes = field(default=b"", repr=False)  # pseudonym that the person's call is found by
+    record: Any = field(default=None, repr=False)  # the journal record that counts now, if any
     # in the flow's own terms; `PENDING` while a call is still to be made
     state: str = PENDING
     task: LookupTask | None = None  # the call that was made in this session
@@ -311,18 +313,7 @@ class PersonRun(ABC, Generic[P, T]):
 # --- a record for each call ---
 
 
-@dataclass(slots=True, kw_only=True)
-class Recorded(Person):
-    """A person whose call has a journal record."""
-
-    customer: bytes = field(default=b"", repr=False)  # pseudonym
-    record: Any = field(default=None, repr=False)  # the record that counts now, if any
-
-
-S = TypeVar("S", bound=Recorded)
-
-
-class RecordRun(PersonRun[P, S]):
+class RecordRun(PersonRun[P, T]):
     """A run that saves a journal record for each call before the call is sent."""
 
     model: ClassVar[type[JournalRecord]]
@@ -351,7 +342,11 @@ class RecordRun(PersonRun[P, S]):
         saved: Records[Any] = Records(journal, cls.model)
         for record in saved.all(state=cls.under_way):
             worker, operation = cls.made_by(record)
-            if worker == run_id or not is_under_way(journal, worker):
+            run = journal.runs.find(worker)
+            # a single call's name ends with `@` and the name of its process in the journal
+            holder = worker.partition("@")[2]
+            is_alive = journal.holders.alive(holder) if run is None else run.state == RUNNING
+            if worker == run_id or not is_alive:
                 end = _end_in_journal(journal, worker, operation, record.subject)
                 saved.change(record.key, partial(cls.after, journal, end), journal.clock())
 
@@ -359,7 +354,7 @@ class RecordRun(PersonRun[P, S]):
         """Recover dead calls, those of this run included."""
         self.recover_dead_calls(self.run.journal, self.run.run_id)
 
-    def look_up(self, people: Sequence[S]) -> None:
+    def look_up(self, people: Sequence[T]) -> None:
         """Update people from their records in the journal."""
         newest = self.newest({each.customer for each in people})
         for each in people:
@@ -370,18 +365,18 @@ class RecordRun(PersonRun[P, S]):
         return self.records.newest(customers)
 
     @abstractmethod
-    def apply_record(self, person: S, record: Any) -> None:  # noqa: ANN401 - of the model
+    def apply_record(self, person: T, record: Any) -> None:  # noqa: ANN401 - of the model
         """Set a person's newest record; if no call is to be made any more, change their state."""
 
     @abstractmethod
-    def intent(self, person: S) -> Any:  # noqa: ANN401 - of the model
+    def intent(self, person: T) -> Any:  # noqa: ANN401 - of the model
         """Return the record to save before a person's call; None if no call is to be made."""
 
     @abstractmethod
-    def call(self, caller: Caller, person: S) -> LookupTask:
+    def call(self, caller: Caller, person: T) -> LookupTask:
         """Return the call to make for a person."""
 
-    async def ask_person(self, caller: Caller, person: S) -> bool:
+    async def ask_person(self, caller: Caller, person: T) -> bool:
         """Save the intent, make the call, and save its result."""
         if not await asyncio.to_thread(self.begin, person):
             return False
@@ -390,7 +385,7 @@ class RecordRun(PersonRun[P, S]):
             await asyncio.to_thread(self.save_result, person, person.task)
         return True
 
-    def begin(self, person: S) -> bool:
+    def begin(self, person: T) -> bool:
         """Save the intent to ask a person; False if another process is asking them."""
         self.look_up([person])
         before = person.record
@@ -407,7 +402,7 @@ class RecordRun(PersonRun[P, S]):
             return self.records.replace(intent, before, self.run.clock())
         return bool(self.records.add([intent]))
 
-    def save_result(self, person: S, task: LookupTask) -> None:
+    def save_result(self, person: T, task: LookupTask) -> None:
         """Save the result of a call, and update the person's state."""
         end = _end_of(task, self.run.clock())
         after = partial(self.after, self.run.journal, end)
@@ -538,17 +533,6 @@ def _end_of(task: LookupTask, now: int) -> CallEnd | None:
         reading.body,
         reading.contact,
     )
-
-
-def is_under_way(journal: Journal, run_id: str) -> bool:
-    """Return whether a run is under way, or the process of a single call with this name is alive.
-
-    A single call's name ends with `@` and the name of its process in the journal.
-    """
-    run = journal.runs.find(run_id)
-    if run is not None:
-        return run.state == RUNNING
-    return journal.holders.alive(run_id.partition("@")[2])
 
 
 def _end_in_journal(

@@ -21,7 +21,7 @@ from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes
 from nightscreen.journal.opening import JOURNAL_FILE, open_read_only, pids_at_work
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.operations.transactions.cashflow import CashFlow
+from nightscreen.operations.cashflow import CashFlow
 from nightscreen.ops.status import (
     DAY_BEGINS,
     HUNG,

@@ -17,13 +17,13 @@ from nightscreen.journal.holders import pid_of
 from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.vitals import read_vitals
+from nightscreen.report.format import facts
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
 from nightscreen.schemas.clock import (
     DAY_MICROS,
     MICROS,
     deadline_instant,
-    instant_text,
     span_micros,
     spending_day,
     system_clock,
@@ -301,23 +301,12 @@ def shown_run(run: Mapping[str, Any]) -> dict[str, Any]:
     now = run["now"]
     ago = {name: run[f"{name}_at"] for name in ("signs", "last_answer")}
     return {
-        **_plain({name: value for name, value in run.items() if name not in _UNSHOWN}, "_naira"),
-        "approval": None if run["approval"] is None else _plain(run["approval"], ""),
+        **facts({name: value for name, value in run.items() if name not in _UNSHOWN}, "_naira"),
+        "approval": None if run["approval"] is None else facts(run["approval"]),
         "ending": ending(run),
         **{f"{name}_ago_s": at and (now - at) / MICROS for name, at in ago.items()},
         "deadline": deadline_words(run),
     }
-
-
-def _plain(facts: Mapping[str, Any], unit: str) -> dict[str, Any]:
-    """Return facts with instants as ISO text and amounts in naira; `unit` ends their names."""
-    shown: dict[str, Any] = {}
-    for name, value in facts.items():
-        if name.endswith("_micro"):
-            shown[name.removesuffix("_micro") + unit] = naira_text(value)
-        else:
-            shown[name] = instant_text(value) if name.endswith(("_at", "_since")) else value
-    return shown
 
 
 # --- the morning summary ---

@@ -24,14 +24,14 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, Router
 
 from nightscreen.client.wire import consent_address, read_scopes
-from nightscreen.operations.bvn.confirmations import (
+from nightscreen.operations.bvn import (
     PATH,
     LinkView,
     OtpLinkState,
     accept_otp,
     resolve_link,
 )
-from nightscreen.operations.consents.links import (
+from nightscreen.operations.consent_links import (
     AskedConsent,
     ConsentLinks,
     ExchangeEnd,

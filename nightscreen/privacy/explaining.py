@@ -20,6 +20,7 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS
 from nightscreen.privacy.contests import contest_document
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
+from nightscreen.report.format import facts
 from nightscreen.results.decide import applied_rules
 from nightscreen.results.enriched import row_table
 from nightscreen.results.final_decision import final_columns, standing_reviews
@@ -333,30 +334,7 @@ def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
         return review_document(record, known, journal.clock())
     if isinstance(record, Contest):
         return contest_document(record, journal.clock())
-    document = own_view(record)
+    document = facts(record.model_dump(mode="json", exclude=_NEVER | record.unshown))
     if isinstance(record, Grant):
         document["grant_id"] = record.grant_id  # calls refer to their consent by it
     return document
-
-
-def own_view(record: JournalRecord) -> dict[str, Any]:
-    """Return the fields of a record for its customer: instants as ISO text, amounts in naira."""
-    fields = record.model_dump(mode="json", exclude=_NEVER | record.unshown)
-    fields |= fields.pop("held", {})
-    return _plain({name: value for name, value in fields.items() if name not in _NEVER})
-
-
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    shown: dict[str, Any] = {}
-    for name, value in fields.items():
-        if isinstance(value, dict):
-            shown[name] = _plain(value)
-        elif isinstance(value, list):
-            shown[name] = [_plain(each) if isinstance(each, dict) else each for each in value]
-        elif isinstance(value, int) and (name == "at" or name.endswith(("_at", "until"))):
-            shown[name] = instant_text(value)
-        elif name.endswith("_micro"):
-            shown[name.removesuffix("_micro")] = naira_text(value)
-        else:
-            shown[name] = value
-    return shown

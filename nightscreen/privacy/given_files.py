@@ -1,7 +1,6 @@
 """The lender's own files: find those that name a person, in any format and under any headings.
 
-They are files in inboxes, and runs' quarantines; `erasure` deletes such a file whole. `person` has
-the identifiers to search for.
+They are files in inboxes, and runs' quarantines; `erasure` deletes such a file whole.
 """
 
 from __future__ import annotations
@@ -42,6 +41,8 @@ if TYPE_CHECKING:
     from nightscreen.schemas.columns import InputKind
 
 ID_COLUMN = Whose.LISTED.value
+SEARCHED = ("bvn", "phone", "email", "account_number")
+"""The identifiers by which a file names a person."""
 _BLANKS = re.compile(r"[\s\-().]")
 _NOT_DIGITS = re.compile(r"\D")
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
@@ -197,7 +198,7 @@ def _split(text: str) -> list[str]:
 def _mention(cells: Sequence[str], values: Mapping[str, set[str]]) -> bool:
     """Return whether any cell has one of some identifiers."""
     bvns, emails = values.get("bvn", set()), values.get("email", set())
-    accounts = {each.rpartition("-")[2] for each in values.get("account", set())}
+    accounts = values.get("account_number", set())
     phones = {each[-NATIONAL_DIGITS:] for each in values.get("phone", set())}
     for cell in cells:
         text = _BLANKS.sub("", cell)

@@ -14,7 +14,7 @@ from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.files.quarantine import records
 from nightscreen.files.run_folder import RowFilter
 from nightscreen.journal.customers import Customers
-from nightscreen.operations.bvn.states import requests_to
+from nightscreen.operations.bvn_table import requests_to
 from nightscreen.results.enriched import find_row
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.errors import InputError

@@ -19,8 +19,8 @@ from nightscreen.journal.calls import UNREAD
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.schema import KINDS
-from nightscreen.operations.bvn.states import PERSONAL, is_theirs, requests_to
-from nightscreen.operations.transactions.records import PullStore
+from nightscreen.operations.bvn_table import PERSONAL, is_theirs, requests_to
+from nightscreen.operations.pulled_records import PullStore
 from nightscreen.privacy.explaining import (
     kept_until,
     last_answered,
@@ -35,7 +35,7 @@ from nightscreen.results.enriched import find_row
 from nightscreen.schemas.answers import BvnDetails, Record
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.columns import KNOWN_COLUMNS, NAME_FIELDS
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.contests import Review
 
@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from nightscreen.journal.answers import OpenedAnswer
     from nightscreen.journal.runs import RunRecord
     from nightscreen.privacy.lookup_subject import Subject
-    from nightscreen.schemas.bvn import BvnRequest
 
 WITHHELD = "(withheld: about another person, or not shown to be about this one)"
 _UNTIL_ERASED = "while the consent is valid, then as long as answers of the service"
@@ -83,7 +82,7 @@ def gather(
                 files[declared.section].append({**kept, declared.section: shown_changes(rows)})
     asked = requests_to(journal, people[0].customer_id)
     subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
-    own += [_asked_row(each) for each in asked]
+    own += [each.model_dump() for each in asked]  # answers are judged by them, too
     now, days = journal.clock(), retention.journal_answers_days
     return {
         "customer_id": people[0].customer_id,
@@ -122,16 +121,6 @@ def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[s
                 }
             )
     return records
-
-
-def _asked_row(request: BvnRequest) -> dict[str, Any]:
-    """Return the lender's data at a request for BVN consent, by which answers are judged."""
-    held = request.held
-    names = ("bvn", "phone", *NAME_FIELDS, "date_of_birth")
-    return {
-        **{name: getattr(held, name) for name in names},
-        "consent_reference": request.consent_reference,
-    }
 
 
 def _batch(journal: Journal, person: Subject) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.clock import LAGOS, instant_text
+from nightscreen.schemas.money import naira_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,6 +25,7 @@ TITLES = {
     "loan_start": "Loan offers",
     "loan_view": "Loans followed",
 }
+_INSTANTS = ("_at", "_since", "until")  # what names of instants in microseconds end with
 PURPOSES = {"portfolio": "portfolio review", "origination": "new applications"}
 CAUSES = {
     "test_mode": "The service was in test mode",
@@ -214,6 +216,26 @@ def sentence(code: str) -> str:
     """Return a code with spaces, a capital letter and its abbreviations in capitals."""
     words = plain(code).replace("bvn", "BVN").replace("url", "address")
     return words[:1].upper() + words[1:]
+
+
+def facts(fields: Mapping[str, Any], unit: str = "") -> dict[str, Any]:
+    """Return fields of the journal for JSON: instants as ISO text, amounts in naira.
+
+    `unit` ends the names of amounts, in place of `_micro`.
+    """
+    shown: dict[str, Any] = {}
+    for name, value in fields.items():
+        if isinstance(value, dict):
+            shown[name] = facts(value, unit)
+        elif isinstance(value, list):
+            shown[name] = [facts(each, unit) if isinstance(each, dict) else each for each in value]
+        elif name.endswith("_micro"):
+            shown[name.removesuffix("_micro") + unit] = naira_text(value)
+        elif isinstance(value, int) and (name == "at" or name.endswith(_INSTANTS)):
+            shown[name] = instant_text(value)
+        else:
+            shown[name] = value
+    return shown
 
 
 def moment(text: str | None, *, seconds: bool = False) -> str:

@@ -1,8 +1,8 @@
 """Data from other runs that a screening run may use: BVN details and cash flow.
 
-Only rows with valid consent get any. BVNs are confirmed by `bvn.confirmations`; here their answers
+Only rows with valid consent get any. BVNs are confirmed by `operations.bvn`; here their answers
 are looked up by pseudonym, whatever their age: a policy can test `bvn_checked_at`. Cash flow is
-computed when transactions are pulled (`operations/transactions`); here it is compared with the
+computed when transactions are pulled (`operations/cashflow`); here it is compared with the
 amount that the row requests.
 """
 

@@ -2,7 +2,7 @@
 
 All figures are SQL over pseudonyms. A loan counts once: as good, bad or too young to judge. Rates
 have Wilson's interval, so that three loans without a failure do not look like a perfect rule.
-`operations/loans/loan_book.py` imports a lender's file.
+`operations/loan_book.py` imports a lender's file.
 """
 
 from __future__ import annotations

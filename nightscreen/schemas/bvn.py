@@ -1,12 +1,11 @@
 """BVN consent in two calls: states, parameters, and a request as the journal stores it.
 
-`operations/bvn/states.py` derives a state from an answer. No shape here holds a one-time password.
+`operations/bvn.py` derives a state from an answer. No shape here holds a one-time password.
 """
 
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
 from datetime import date  # noqa: TC003 - pydantic reads it
 from enum import StrEnum
 from functools import partial
@@ -47,33 +46,6 @@ class Doubt(StrEnum):
     FINISH = "finish"
 
 
-@dataclass(frozen=True, slots=True)
-class HeldCustomer:
-    """The lender's data about a customer, sealed with the request."""
-
-    customer_id: str
-    bvn: str
-    contact: str  # phone number or email sent to the service
-    phone: str | None = None
-    first_name: str | None = None
-    middle_name: str | None = None
-    last_name: str | None = None
-    full_name: str | None = None
-    date_of_birth: date | None = None
-    # the contact the password was sent to, or the registered contact after a refusal, both masked
-    # by the service
-    masked_contact: str | None = None
-
-    def __repr__(self) -> str:
-        """Name the shape without the person."""
-        return "HeldCustomer(***)"
-
-    @property
-    def names(self) -> tuple[str | None, ...]:
-        """Return every name field."""
-        return self.first_name, self.middle_name, self.last_name, self.full_name
-
-
 class BvnRequest(
     JournalRecord,
     kind="bvn_request",
@@ -94,7 +66,6 @@ class BvnRequest(
     consent_reference: str | None
     consent_ends_at: int  # the instant at which the customer's consent ends
     state: BvnState
-    held: HeldCustomer = Field(repr=False)
     doubt: Doubt | None = None  # the call whose answer was lost, if any
     trouble: str | None = None  # why the last call has no answer
     attempts: int = 0  # passwords that the service did not accept
@@ -103,6 +74,19 @@ class BvnRequest(
     # the run that makes the second call now, or was making it when its process died
     finishing: str | None = None
     cost_micro: int = 0  # the known cost of its calls
+    # the lender's data about the customer; the contact is where the service sends the password
+    customer_id: str = Field(repr=False)
+    bvn: str = Field(repr=False)
+    contact: str = Field(repr=False)  # phone number or email
+    phone: str | None = Field(None, repr=False)
+    first_name: str | None = Field(None, repr=False)
+    middle_name: str | None = Field(None, repr=False)
+    last_name: str | None = Field(None, repr=False)
+    full_name: str | None = Field(None, repr=False)
+    date_of_birth: date | None = Field(None, repr=False)
+    # the contact the password was sent to, or the registered contact after a refusal, both masked
+    # by the service
+    masked_contact: str | None = Field(None, repr=False)
 
     @property
     def searched_state(self) -> str:

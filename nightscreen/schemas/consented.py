@@ -263,42 +263,6 @@ class TransactionChange(StrEnum):
 UNCHANGED = "unchanged"  # written for an unchanged record if a pull writes all records
 
 
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """One record of a list, ready to be stored."""
-
-    key: bytes  # pseudonym of its id, or of its content if it has none
-    content: bytes  # keyed hash of its content
-    raw: bytes = field(repr=False)  # the record as JSON text, numbers unchanged
-    occurred_at: int | None = None  # microseconds; None if it cannot be read
-    place: int = 0  # its index in the list, from 0
-    problem: str | None = None  # code for why it cannot be read; None if it can
-    column: str = ""  # the field at fault
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """One record as stored by an earlier pull."""
-
-    record_id: int
-    key: bytes
-    content: bytes
-    occurred_at: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """The differences between a list and the last one of the same customer."""
-
-    added: tuple[Answered, ...] = ()  # not known before
-    # known, with different content
-    modified: tuple[tuple[Known, Answered], ...] = ()
-    # no longer in a list that can be trusted
-    removed: tuple[Known, ...] = ()
-    held: int = 0  # removals that wait for another pull, because too many records are missing
-    out_of_reach: int = 0  # known records older than the period that the service lists
-
-
 class Pulled(
     JournalRecord,
     kind="pull",

@@ -1,6 +1,6 @@
 """Loan offers and loan tracking: states, parameters, and an offer as the journal stores it.
 
-`schemas/answers.py` has the service's data about a loan; `operations/loans/offers.py` decides who
+`schemas/answers.py` has the service's data about a loan; `operations/loans.py` decides who
 gets an offer.
 """
 

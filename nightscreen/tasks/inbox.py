@@ -19,9 +19,9 @@ from nightscreen.files.inbox import Inbox, Ticket, is_being_written, is_whole
 from nightscreen.inbox.file_intake import (
     LONGER,
     LOOKS,
-    Examined,
     Fate,
     Settling,
+    ToScreen,
     decided_runs,
     examine,
     place_file,
@@ -120,15 +120,13 @@ class InboxWatch:
         the inbox. A run that a person cancelled is not resumed.
         """
         self.tell(f"a file was taken: {ticket.folder.name}")
-        examined, more = Examined(), ""
+        content, more = None, ""
         try:
-            examined = await asyncio.to_thread(
-                examine, ticket, self.options, self.settings, self.inbox
-            )
-            fate = examined.fate or Fate.HELD
-            if examined.parameters is not None:
+            fate = await asyncio.to_thread(examine, ticket, self.options, self.settings, self.inbox)
+            if isinstance(fate, ToScreen):
+                content = fate.content
                 with tags("inbox"):
-                    report = await screen(examined.parameters)
+                    report = await screen(fate.parameters)
                 if report["stop_reason"] == StopReason.CANCELLED:
                     self.stopped = True
                     if not await is_cancelled():
@@ -141,8 +139,8 @@ class InboxWatch:
             fate = await asyncio.to_thread(refuse, ticket, error, self.inbox)
         finally:
             ticket.release()
-            if examined.content is not None:
-                examined.content.release()
+            if content is not None:
+                content.release()
         if fate is not Fate.HELD:
             self.fates[fate.value] += 1
         self.tell(f"{ticket.folder.name}: {fate.value}{more}")

@@ -18,9 +18,8 @@ import pytest
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.subject_access import gather
 from tests.added.phone_world import CHECKS, POLICY, PhoneWorld, borrowers, lines, phone
 from tests.desk.office import Office
@@ -132,7 +131,7 @@ def test_who_is_erased_is_gone() -> None:
     """Neither the number nor its pseudonym stays in any file."""
     with open_journal(FOLDER / "home") as journal:
         found = find_person_data(journal, ErasureTarget(customer_id="C3"))
-        pseudonyms = found.person.pseudonyms().all
+        pseudonyms = found.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (3, 3)
         assert verify_journal(journal) == []

@@ -14,9 +14,8 @@ from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import open_journal
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.subject_access import gather
 from tests.cli.command import SERVICE, surroundings
 from tests.cli.command import nightscreen as command
@@ -67,7 +66,7 @@ def test_its_subject_sees_what_is_theirs_and_can_be_erased() -> None:
         assert "phone_owner" in text
         assert SOMEBODY_ELSE not in text
         found = find_person_data(journal, ErasureTarget(customer_id="C4"))
-        pseudonyms = found.person.pseudonyms().all
+        pseudonyms = found.pseudonyms().all
         done = erase(journal, found)
         assert (done["calls"], done["answers"]) == (3, 3)
     for path, held in everything(FOLDER):

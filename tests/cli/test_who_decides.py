@@ -162,7 +162,7 @@ def test_list_that_is_dropped_is_refused_where_the_desk_has_users(bank: Office) 
         (name,) = inbox.look()
         ticket = inbox.claim(name, safe_name(name), f"20260301-22000{number}")
         assert ticket is not None
-        fates.append(examine(ticket, WatchInbox(), bank.settings, inbox).fate)
+        fates.append(examine(ticket, WatchInbox(), bank.settings, inbox))
         bank.context.accounts.add(f"Ada {number}", [Role.ANALYST])
     assert fates == [Fate.IMPORTED, Fate.FAILED]
     assert decided(bank)["reviews"] == ["approve"]

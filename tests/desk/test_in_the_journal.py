@@ -19,8 +19,7 @@ from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, find_person_data
-from nightscreen.privacy.person import ErasureTarget
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office

@@ -8,10 +8,9 @@ import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import NIGHTLY_MARGIN, cash_flow_age, max_ages
-from nightscreen.operations.bvn.states import BVNS
-from nightscreen.operations.loans.offers import OFFERS
-from nightscreen.operations.loans.tracking import LOANS
-from nightscreen.operations.transactions.records import load_fields
+from nightscreen.operations.bvn_table import BVNS
+from nightscreen.operations.loans import LOANS, OFFERS
+from nightscreen.operations.pulled_records import load_fields
 from nightscreen.report.calls import CALLS
 from nightscreen.results.backtest import SHADOW_COLUMNS
 from nightscreen.results.decision_list import list_schema
@@ -49,7 +48,7 @@ def schemas() -> dict[str, tuple[str, pa.Schema]]:
         "calls": ("`calls.parquet`", CALLS),
         "offers": ("`offers.parquet` and `offers.csv`", OFFERS.schema),
         "loans": ("`loans.parquet`", LOANS.schema),
-        "bvn": ("`bvn/part-*.parquet`", BVNS.schema),
+        "bvn": ("`bvn/part-*.parquet`", BVNS),
         **{
             kind.folder: (f"`{kind.folder}/pulled_on=DATE/*.parquet`", load_fields(kind).schema)
             for kind in PulledKind

@@ -24,8 +24,8 @@ from nightscreen.config.settings import Retention, Settings, read_settings
 from nightscreen.files.inbox import Inbox, Ticket
 from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
-    Examined,
     Fate,
+    ToScreen,
     decided_runs,
     examine,
     place_file,
@@ -34,8 +34,7 @@ from nightscreen.inbox.file_intake import (
 from nightscreen.journal import open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
-from nightscreen.privacy.erasure import erase, find_person_data
-from nightscreen.privacy.person import ErasureTarget
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import system_clock
@@ -81,18 +80,16 @@ class Desk(World):
         assert ticket is not None
         return ticket
 
-    def look_into(self, ticket: Ticket) -> Examined:
+    def look_into(self, ticket: Ticket) -> ToScreen | Fate:
         """Examine a file as the watcher does."""
         return examine(ticket, WatchInbox(**self.options), self.set_up, self.inbox)
 
     def run(self, ticket: Ticket) -> Fate:
         """Screen a file that is to be screened, and put it away."""
         found = self.look_into(ticket)
-        if found.parameters is None:
-            assert found.fate is not None
-            return found.fate
+        if isinstance(found, Fate):
+            return found
         night = self.screen_by(self.runner(), **found.parameters.model_dump())
-        assert found.content is not None
         found.content.release()
         return place_file(ticket, night.report, self.set_up, self.inbox)
 
@@ -205,8 +202,7 @@ def test_a_run_that_ended_before_its_file_was_moved_is_not_repeated(desk: Desk) 
     desk.drop("22912345678-loans.csv")
     ticket = desk.take()
     found = desk.look_into(ticket)
-    assert found.parameters is not None
-    assert found.content is not None
+    assert isinstance(found, ToScreen)
     desk.screen(**found.parameters.model_dump())
     asked = len(desk.calls())
     found.content.release()
@@ -259,9 +255,9 @@ def test_a_content_that_is_being_screened_is_left_alone(desk: Desk) -> None:
     """Two files of one content are not screened at a time; the second waits for the first."""
     kept = desk.drop("book.csv")
     first = desk.look_into(desk.take())
-    assert first.parameters is not None
+    assert isinstance(first, ToScreen)
     shutil.copy(kept, desk.dropped / "the same.csv")
-    assert desk.look_into(desk.take()).fate is Fate.HELD
+    assert desk.look_into(desk.take()) is Fate.HELD
 
 
 def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
@@ -270,12 +266,11 @@ def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
     ticket = desk.take()
     for _ in range(MOST_ATTEMPTS):
         found = desk.look_into(ticket)
-        assert found.parameters is not None
-        assert found.content is not None
+        assert isinstance(found, ToScreen)
         found.content.release()
         ticket.release()
         (ticket,) = desk.inbox.orphaned_tickets()
-    assert desk.look_into(ticket).fate is Fate.FAILED
+    assert desk.look_into(ticket) is Fate.FAILED
     assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
 
 

@@ -6,13 +6,13 @@ from datetime import timedelta
 
 from nightscreen.config.settings import BvnConsent
 from nightscreen.journal import Journal
-from nightscreen.operations.bvn.states import recover_requests, requests_of
-from nightscreen.schemas.bvn import BvnRequest, BvnState, HeldCustomer
+from nightscreen.operations.bvn import recover_requests
+from nightscreen.operations.bvn_table import requests_of
+from nightscreen.schemas.bvn import BvnRequest, BvnState
 from nightscreen.schemas.clock import span_micros
 
 
 def request(number: int, **changes: object) -> BvnRequest:
-    held = HeldCustomer(f"C{number}", f"22{number:09d}", "+2348031234567", first_name="Ada")
     made = BvnRequest(
         key=(bytes([number]) * 16).hex(),
         customer=b"c" * 15 + bytes([number]),
@@ -23,7 +23,10 @@ def request(number: int, **changes: object) -> BvnRequest:
         consent_ends_at=10**15,
         state=BvnState.AWAITING_OTP,
         at=1000 + number,
-        held=held,
+        customer_id=f"C{number}",
+        bvn=f"22{number:09d}",
+        contact="+2348031234567",
+        first_name="Ada",
     )
     return made.model_copy(update=changes)
 

@@ -11,7 +11,7 @@ import pytest
 
 from nightscreen.journal import Journal
 from nightscreen.journal.consents import REPLACED, Consents
-from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
+from nightscreen.operations.consent_links import AskedConsent, ConsentLinks, Refusal
 from nightscreen.schemas.consented import GrantState, TokenAnswer, Tokens
 from tests.journal.conftest import Place
 

@@ -21,7 +21,7 @@ from nightscreen.journal.copying import back_up, restore
 from nightscreen.journal.keyset import link_keys, rotate_key, rotate_link_key
 from nightscreen.journal.schema import answers, data_keys
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.links import AskedConsent, ConsentLinks, Refusal
+from nightscreen.operations.consent_links import AskedConsent, ConsentLinks, Refusal
 from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError, UsageError
 from tests.begun import begin_run
 from tests.journal.conftest import Place, ended, reserve, subject

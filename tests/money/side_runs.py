@@ -12,8 +12,7 @@ from typing import Any
 
 import httpx
 
-from nightscreen.operations.bvn.confirmations import BvnConfirmations
-from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.operations.bvn import BvnConfirmations, BvnRequests
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.clock import system_clock
 from tests.client.fakes import Canned

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.journal import open_journal
-from nightscreen.operations.bvn.confirmations import (
+from nightscreen.operations.bvn import (
     BvnConfirmations,
+    BvnRequests,
     LinkView,
     accept_otp,
     resolve_link,
 )
-from nightscreen.operations.bvn.requests import BvnRequests
 from nightscreen.operations.person_run import PersonRun
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns

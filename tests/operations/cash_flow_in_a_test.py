@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from nightscreen.config.settings import Settings
-from nightscreen.operations.transactions.cashflow import (
+from nightscreen.operations.cashflow import (
     ACCOUNTS,
     CUSTOMERS,
     NO_ACCOUNTS,

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.calling.run import Run
-from nightscreen.operations.loans.offers import LoanOffers
-from nightscreen.operations.loans.tracking import LoanTracking
+from nightscreen.operations.loans import LoanOffers, LoanTracking
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.runs.runner import Runner
 from nightscreen.schemas.offers import OfferLoans, TrackLoans

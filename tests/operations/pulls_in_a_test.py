@@ -17,13 +17,13 @@ from nightscreen.calling.caller import Caller
 from nightscreen.config.settings import Retention, Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.transactions.pull import (
+from nightscreen.operations.pull import (
     AccountPull,
     Pull,
     PulledCustomer,
     TransactionPull,
 )
-from nightscreen.operations.transactions.records import PullStore, Version
+from nightscreen.operations.pulled_records import PullStore, Version
 from nightscreen.privacy.lookup_subject import Subject
 from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.process import SandboxProcess

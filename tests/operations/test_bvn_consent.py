@@ -12,8 +12,7 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
-from nightscreen.operations.bvn.confirmations import BvnConfirmations, OtpLinkState, accept_otp
-from nightscreen.operations.bvn.requests import BvnRequests
+from nightscreen.operations.bvn import BvnConfirmations, BvnRequests, OtpLinkState, accept_otp
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox import test_identifiers

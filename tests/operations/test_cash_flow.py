@@ -9,13 +9,14 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quality import compared, made
-from nightscreen.operations.transactions.cashflow import (
+from nightscreen.operations.cashflow import (
     DEFINITIONS,
     NARRATIONS,
     CashFlow,
-    load_narrations,
+    Narrations,
 )
 from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.shipped import read_model
 from tests.operations.cash_flow_in_a_test import (
     alive,
     cash_flow,
@@ -275,7 +276,7 @@ def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path) -> 
         )
         own.write_text(f"{NARRATIONS.read_text('utf-8')}\n{rule}", "utf-8")
         with pytest.raises(SettingsError, match="no ground for a figure"):
-            pytest.fail(f"{word} was taken: {load_narrations(own)}")
+            pytest.fail(f"{word} was taken: {read_model(own, Narrations)}")
 
 
 def test_made_up_lives_are_told_apart(lender: CashFlow) -> None:

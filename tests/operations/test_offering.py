@@ -20,7 +20,7 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.offers import LoanOffers
+from nightscreen.operations.loans import LoanOffers
 from nightscreen.privacy.contests import answer_contest, open_contest
 from nightscreen.results.outcomes import linked_offers
 from nightscreen.results.tracked_state import evidence_digest

@@ -14,17 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.files.sealing import Pseudonyms
-from nightscreen.operations.transactions.records import (
+from nightscreen.operations.pulled_records import (
     HELD_TAIL,
     LONG_LIST,
+    Answered,
+    Difference,
     Drift,
+    Known,
     compare,
     json_text,
     load_fields,
     parse_text,
     read_list,
 )
-from nightscreen.schemas.consented import Answered, Difference, Known
+from nightscreen.schemas.consented import PulledKind
 
 FIELDS = load_fields()
 PSEUDONYMS = Pseudonyms(b"k" * 32)
@@ -57,7 +60,8 @@ def held_against(
 def keys(records: Sequence[object]) -> dict[bytes, Answered]:
     raw = read_list(json.dumps({"data": records}).encode())
     assert raw is not None
-    read, _ = FIELDS.read(raw.records, PSEUDONYMS, CUSTOMER, Drift())
+    kind = PulledKind.TRANSACTION
+    read, _ = FIELDS.read(kind, raw.records, PSEUDONYMS, CUSTOMER, Drift())
     return {each.key: each for each in read}
 
 
@@ -97,7 +101,7 @@ def test_what_is_older_than_a_long_list_is_out_of_reach() -> None:
     window = before[80:]
     assert len(window) >= LONG_LIST
     found = held_against(before, window, old=300)
-    assert (found.out_of_reach, found.removed, found.held) == (80, (), 0)
+    assert (found.out_of_reach, found.removed, found.held) == (80, [], 0)
     gap = [each for each in window if each.key != b"key150"]
     assert [each.key for each in held_against(before, gap, old=300).removed] == [b"key150"]
     recent = held_against(before, before[3:], old=0)
@@ -116,7 +120,8 @@ def test_the_same_id_with_other_content_is_kept_and_told() -> None:
     raw = read_list(b'[{"id": "a"}]')
     assert raw is not None
     (one,), (two,) = (
-        FIELDS.read(raw.records, PSEUDONYMS, customer * 16, Drift())[0] for customer in (b"1", b"2")
+        FIELDS.read(PulledKind.TRANSACTION, raw.records, PSEUDONYMS, customer * 16, Drift())[0]
+        for customer in (b"1", b"2")
     )
     assert one.key != two.key
 

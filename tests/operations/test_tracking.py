@@ -14,7 +14,7 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.tracking import LoanTracking
+from nightscreen.operations.loans import LoanTracking
 from nightscreen.privacy.purging import due, purge
 from nightscreen.results.outcomes import linked_offers
 from nightscreen.sandbox.faults import FaultPlan

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.operations.transactions.pull import list_request
+from nightscreen.operations.pull import list_request
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.errors import InputError, UsageError
@@ -20,7 +20,7 @@ from tests.screening import csv_rows
 @pytest.fixture(autouse=True)
 def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
     """Leave out the figures of cash flow, which take longer than a pull here."""
-    monkeypatch.setattr("nightscreen.operations.transactions.pull.write_cash_flow", lambda *_: None)
+    monkeypatch.setattr("nightscreen.operations.pull.write_cash_flow", lambda *_: None)
 
 
 @pytest.fixture

@@ -17,9 +17,14 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.schema import TOMBSTONE
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import ERASURE_BEGUN, ERASURE_ENDED, erase, find_person_data
+from nightscreen.privacy.erasure import (
+    ERASURE_BEGUN,
+    ERASURE_ENDED,
+    ErasureTarget,
+    erase,
+    find_person_data,
+)
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.purging import hold, release, repair_manifests
 from nightscreen.schemas.errors import InputError, OutputError
 from tests.begun import begin_run
@@ -95,7 +100,7 @@ def audited(journal: Journal) -> list[dict[str, Any]]:
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
     found = find_person_data(journal, ErasureTarget(customer_id="CUST-3"))
-    person = found.person.pseudonyms()
+    person = found.pseudonyms()
     pseudonyms = person.all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
     hexes = [each.hex().encode() for each in pseudonyms]

@@ -17,11 +17,10 @@ from nightscreen.journal.consents import Consents
 from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.loans.loan_book import import_outcomes
-from nightscreen.operations.transactions.records import PullStore
-from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.operations.loan_book import import_outcomes
+from nightscreen.operations.pulled_records import PullStore
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.purging import due, purge
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox.people import bvn_details

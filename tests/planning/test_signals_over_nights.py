@@ -10,10 +10,9 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import erase, find_person_data
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
-from nightscreen.privacy.person import ErasureTarget
 from nightscreen.privacy.subject_access import access_page, gather
 from tests.screening import Night, World, csv_rows, customer
 

@@ -11,8 +11,8 @@ from jinja2 import Environment, FileSystemLoader
 
 from nightscreen.client.wire import Scope
 from nightscreen.journal import Journal
-from nightscreen.operations.bvn.confirmations import OtpLinkState
-from nightscreen.operations.consents.links import Refusal
+from nightscreen.operations.bvn import OtpLinkState
+from nightscreen.operations.consent_links import Refusal
 from nightscreen.portal.pages import TEMPLATES, Portal
 from tests.browser.chromium import chromium
 from tests.portal.visiting import LIST, settings_in

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, ViewportSize, expect
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.operations.consent_links import ConsentLinks
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.consented import GrantState
 from tests.browser.chromium import chromium

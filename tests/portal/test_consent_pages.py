@@ -11,7 +11,7 @@ from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
 import pytest
 
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.operations.consent_links import ConsentLinks
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID
 from nightscreen.schemas.consented import GrantState
 from tests.portal.visiting import (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
 
 from nightscreen.journal import Journal, open_journal
-from nightscreen.operations.bvn.confirmations import token_for
-from nightscreen.operations.bvn.states import requests_of
+from nightscreen.operations.bvn import link_for
+from nightscreen.operations.bvn_table import requests_of
 from nightscreen.portal.app import application
 from nightscreen.portal.pages import TRIES_A_MINUTE
 from tests.operations.bvn_in_a_test import BvnWorld, asked
@@ -29,8 +30,8 @@ class Desk:
         self.world.request([self.row])
         self.journal: Journal = open_journal(folder / "home", clock=self.clock)
         (request,) = requests_of(self.journal).all(batch="customers")
-        self.path = f"/otp/{token_for(self.journal, request)}"
         settings = settings_in(folder)
+        self.path = urlsplit(link_for(self.journal, settings, request)).path
         from nightscreen.sandbox.app import application as sandbox  # noqa: PLC0415 - two of one name
 
         service = httpx.ASGITransport(sandbox(self.world.sandbox))

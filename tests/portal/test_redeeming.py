@@ -10,7 +10,7 @@ import pytest
 
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
-from nightscreen.operations.consents.links import AskedConsent, ExchangeEnd, redeem
+from nightscreen.operations.consent_links import AskedConsent, ExchangeEnd, redeem
 from tests.portal.visiting import CUSTOMER, LIST, VIEW, Town
 
 TOKEN = {"access_token": "acc-1-secret", "refresh_token": "ref-1-secret", "token_type": "Bearer"}

@@ -17,7 +17,7 @@ import pytest
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.operations.consents.links import ConsentLinks
+from nightscreen.operations.consent_links import ConsentLinks
 from nightscreen.portal.app import end_within_s
 from nightscreen.portal.pages import place_of
 from tests.cli.command import serving, surroundings

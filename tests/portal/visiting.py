@@ -19,7 +19,7 @@ from nightscreen.config.settings import Settings, read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.schema import calls
-from nightscreen.operations.consents.links import ConsentLinks, Link
+from nightscreen.operations.consent_links import ConsentLinks, Link
 from nightscreen.portal.app import application
 from nightscreen.sandbox.app import application as sandbox_application
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID

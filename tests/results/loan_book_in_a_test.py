@@ -14,7 +14,7 @@ from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
-from nightscreen.operations.loans.loan_book import import_outcomes
+from nightscreen.operations.loan_book import import_outcomes
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.schemas.clock import LAGOS, instant_text, to_instant
 from nightscreen.schemas.outcomes import BadLoan

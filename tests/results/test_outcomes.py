@@ -12,7 +12,7 @@ import pytest
 from nightscreen.config.settings import GROUNDS
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
-from nightscreen.operations.loans.loan_book import import_outcomes
+from nightscreen.operations.loan_book import import_outcomes
 from nightscreen.policy.load import check_policy
 from nightscreen.results import backtest as backtests
 from nightscreen.results.backtest import backtest, past_run

@@ -16,12 +16,11 @@ import json
 import re
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
-from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import pyarrow as pa
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from sqlalchemy import insert, literal, select, union_all, update
 
 from nightscreen.journal.database import blocks
@@ -31,9 +30,6 @@ from nightscreen.schemas.answers import read_instant, read_number
 from nightscreen.schemas.clock import to_micros
 from nightscreen.schemas.consented import (
     KEPT,
-    Answered,
-    Difference,
-    Known,
     Pulled,
     PulledKind,
     PullOutcome,
@@ -41,7 +37,6 @@ from nightscreen.schemas.consented import (
     TransactionChange,
     find_records,
 )
-from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.schemas.shipped import DATA, read_model
 
@@ -147,32 +142,15 @@ def parse_text(text: bytes) -> object:
 # --- fields and columns ---
 
 
-class FieldKind(StrEnum):
-    """The type of a field's column."""
-
-    TEXT = "text"
-    MONEY = "money"
-    INSTANT = "instant"
-    WORDS = "words"
-
-
 class KnownField(BaseModel):
     """One line of a table; the head of `data/transaction_fields.toml` explains each field."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     column: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]*$")]
-    kind: FieldKind
+    kind: Literal["text", "money", "instant", "words"]
     names: Annotated[tuple[str, ...], Field(min_length=1)]
     essential: bool = False
-
-
-class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-    id: str = "transaction_id"
-    time: str = "transaction_date"
-    field: tuple[KnownField, ...]
 
 
 class Drift(Counter[tuple[str, str]]):
@@ -194,28 +172,58 @@ class Drift(Counter[tuple[str, str]]):
             self.update({(kind, name): number for name, number in names.items()})
 
 
-@dataclass(frozen=True, slots=True)
-class TypedRecord:
-    """One record's typed columns, or the problem; `occurred_at` is in microseconds."""
+class TypedRecord(NamedTuple):
+    """One record's typed columns, or the problem and the column at fault."""
 
-    values: dict[str, Any] = field(repr=False)
-    occurred_at: int | None = None
+    values: dict[str, Any]
     problem: str | None = None
     column: str = ""
 
 
-class RecordFields:
-    """Reads records of one kind by its table of fields; `schema` is the typed output's."""
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """One record of a list, ready to be stored."""
 
-    def __init__(self, table: _Table, kind: PulledKind) -> None:
-        self._kind = kind
-        self._fields = table.field
-        self._id_column, self._time = table.id, table.time
-        self._id_names = next((each.names for each in table.field if each.column == table.id), ())
-        self._known = {name for each in table.field for name in each.names}
-        self._objects = {name.partition(".")[0] for name in self._known if "." in name}
-        typed = [pa.field(each.column, _KINDS[each.kind][0]) for each in table.field]
-        self.schema = pa.schema([*BEFORE, *typed, EXTRA])
+    key: bytes  # pseudonym of its id, or of its content if it has none
+    content: bytes  # keyed hash of its content
+    raw: bytes = field(repr=False)  # the record as JSON text, numbers unchanged
+    occurred_at: int | None = None  # microseconds; None if it cannot be read
+    place: int = 0  # its index in the list, from 0
+    problem: str | None = None  # code for why it cannot be read; None if it can
+    column: str = ""  # the field at fault
+
+
+class RecordFields(BaseModel):
+    """The table of fields of one kind of record: reads records by it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    id: str = "transaction_id"
+    time: str = "transaction_date"
+    field: tuple[KnownField, ...]
+
+    @field_validator("field")
+    @classmethod
+    def _distinct(cls, fields: tuple[KnownField, ...]) -> tuple[KnownField, ...]:
+        columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in fields]
+        for name, number in Counter(columns).items():
+            if number > 1:
+                raise ValueError(f"the column {name} is declared twice")
+        return fields
+
+    @cached_property
+    def schema(self) -> pa.Schema:
+        """Return the schema of the typed output."""
+        typed = [pa.field(each.column, _KINDS[each.kind][0]) for each in self.field]
+        return pa.schema([*BEFORE, *typed, EXTRA])
+
+    @cached_property
+    def _names(self) -> set[str]:
+        return {name for each in self.field for name in each.names}
+
+    @cached_property
+    def _objects(self) -> set[str]:
+        return {name.partition(".")[0] for name in self._names if "." in name}
 
     def typed(self, raw: bytes, columns: Container[str] | None = None) -> dict[str, Any]:
         """Return a stored record's typed columns, all or some; a missing field has no entry."""
@@ -230,11 +238,11 @@ class RecordFields:
         """Return the typed view of a record; add its differences from the known to `drift`."""
         drift = drift if drift is not None else Drift()
         if not isinstance(record, dict):
-            return TypedRecord({}, problem=NOT_A_RECORD)
+            return TypedRecord({}, NOT_A_RECORD)
         remaining = _flat(record, self._objects)
         values: dict[str, Any] = {}
         problem, column = None, ""
-        for each in self._fields:
+        for each in self.field:
             if columns is not None and each.column not in columns:
                 continue
             name = next((name for name in each.names if name in remaining), None)
@@ -251,49 +259,50 @@ class RecordFields:
             values[each.column] = value
             del remaining[name]
         if columns is None:
-            drift.update(("new", name) for name in remaining if name not in self._known)
+            drift.update(("new", name) for name in remaining if name not in self._names)
             values[EXTRA.name] = json_text(remaining) if remaining else None
-        occurred = values.get(self._time)
-        occurred_at = None if occurred is None else to_micros(occurred)
-        return TypedRecord(values, occurred_at, problem, column)
+        return TypedRecord(values, problem, column)
 
     def read(
-        self, records: Sequence[object], pseudonyms: Pseudonyms, customer: bytes, drift: Drift
+        self,
+        kind: PulledKind,
+        records: Sequence[object],
+        pseudonyms: Pseudonyms,
+        customer: bytes,
+        drift: Drift,
     ) -> tuple[list[Answered], int]:
         """Return each record of a list once, ready to be stored, and the number of repetitions.
 
         Records are identified by their id, or by their content if they have none. Equal ids of two
         customers or two kinds are two records.
         """
-        kind, owner = self._kind, customer.hex()
-        contents: Counter[bytes] = Counter()
-        by_id: Counter[str] = Counter()
+        contents, ids = Counter[bytes](), set[str]()
         answered: dict[bytes, Answered] = {}
+
+        def pseudonym(what: str, *parts: object) -> bytes:
+            return pseudonyms.subject(what, "\x1f".join(map(str, (customer.hex(), *parts))))
+
         for place, record in enumerate(records):
             try:
                 raw, ordered = json_text(record), json_text(record, ordered=True)
-                view = self.view(record, drift)
-                flat = _flat(record, self._objects) if isinstance(record, dict) else {}
-                raw_id = next((flat[name] for name in self._id_names if name in flat), None)
-                id_ = str(raw_id) if isinstance(raw_id, str) and raw_id else None
+                values, problem, column = self.view(record, drift)
             except RecursionError:
                 raw = ordered = _DEEP
-                view, id_ = TypedRecord({}, problem=TOO_DEEP), None
-            content = pseudonyms.subject(f"{kind} content", f"{owner}\x1f{ordered}")
+                values, problem, column = TypedRecord({}, TOO_DEEP)
+            id_, occurred = values.get(self.id), values.get(self.time)
+            content = pseudonym(f"{kind} content", ordered)
             contents[content] += 1
-            problem, column = view.problem, view.column
-            if id_ is None:
-                identity = f"{owner}\x1f{ordered}\x1f{contents[content]}"
-                key = pseudonyms.subject(f"{kind} without id", identity)
+            if not id_:
+                key = pseudonym(f"{kind} without id", ordered, contents[content])
             elif contents[content] > 1:
                 continue
-            elif by_id[id_]:
-                key = pseudonyms.subject(f"{kind} again", f"{owner}\x1f{id_}\x1f{ordered}")
-                problem, column = REPEATED_ID, self._id_column
+            elif id_ in ids:
+                key = pseudonym(f"{kind} again", id_, ordered)
+                problem, column = REPEATED_ID, self.id
             else:
-                key = pseudonyms.subject(kind.value, f"{owner}\x1f{id_}")
-            by_id[id_ or ""] += 1
-            at = view.occurred_at
+                key = pseudonym(kind.value, id_)
+                ids.add(id_)
+            at = None if occurred is None else to_micros(occurred)
             answered[key] = Answered(key, content, raw.encode(), at, place, problem, column)
         return list(answered.values()), len(records) - len(answered)
 
@@ -307,13 +316,7 @@ def load_fields(
     Raises:
         SettingsError: the file cannot be read, is not TOML, or has a mistake.
     """
-    path = path or DATA / f"{kind}_fields.toml"
-    table = read_model(path, _Table)
-    columns = [each.name for each in (*BEFORE, EXTRA)] + [each.column for each in table.field]
-    repeated = next((name for name in columns if columns.count(name) > 1), None)
-    if repeated is not None:
-        raise SettingsError(f"{path.name}: the column {repeated} is declared twice")
-    return RecordFields(table, kind)
+    return read_model(path or DATA / f"{kind}_fields.toml", RecordFields)
 
 
 def _flat(record: dict[str, Any], objects: set[str]) -> dict[str, Any]:
@@ -356,14 +359,11 @@ def _words(value: object) -> list[str] | None:
 
 
 _KINDS: Final = {
-    FieldKind.TEXT: (pa.string(), _text),
-    FieldKind.MONEY: (MONEY, _money),
+    "text": (pa.string(), _text),
+    "money": (MONEY, _money),
     # an instant without a zone is UTC, as everywhere in the service
-    FieldKind.INSTANT: (
-        INSTANT,
-        lambda it: None if isinstance(it, NumberText) else read_instant(it),
-    ),
-    FieldKind.WORDS: (pa.list_(pa.string()), _words),
+    "instant": (INSTANT, lambda it: None if isinstance(it, NumberText) else read_instant(it)),
+    "words": (pa.list_(pa.string()), _words),
 }
 """The column type of each kind, and a function that reads a value, None if unreadable."""
 
@@ -377,6 +377,26 @@ LONG_LIST = 100  # a list with so many records may be limited by the service
 _BLOCK = 2000  # records written or read at once: bounds memory, since each has its body
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
 _records = transaction_records.c
+_KNOWN = (_records.record_id, _records.record_key, _records.content, _records.occurred_at)
+
+
+class Known(NamedTuple):
+    """One record as stored by an earlier pull."""
+
+    record_id: int
+    key: bytes
+    content: bytes
+    occurred_at: int | None
+
+
+class Difference(NamedTuple):
+    """The differences between a list and the last one of the same customer."""
+
+    added: list[Answered]  # not known before
+    modified: list[tuple[Known, Answered]]  # known, with different content
+    removed: list[Known]  # no longer in a list that can be trusted
+    held: int  # removals that wait for another pull, because too many records are missing
+    out_of_reach: int  # known records older than the period that the service lists
 
 
 class Version(NamedTuple):
@@ -394,8 +414,7 @@ class Version(NamedTuple):
     kind: PulledKind
 
 
-@dataclass(frozen=True, slots=True)
-class AnsweredList:
+class AnsweredList(NamedTuple):
     """One list of a customer from the service."""
 
     kind: PulledKind  # of the records
@@ -410,24 +429,13 @@ class PullStore:
         self._journal = journal
         self.pulls = Records(journal, Pulled)
 
-    # --- pulls ---
-
-    def save_state(self, pulled: Pulled) -> None:
-        """Save a customer's pull without records."""
-        self.pulls.put([pulled], self._journal.clock())
-
-    def last_stored(self, customer: bytes, kind: PulledKind) -> Pulled | None:
-        """Return a customer's most recent pull whose list was stored."""
-        with self._journal.database.reading() as connection:
-            return self._last(connection, customer, kind)
-
-    def _last(
+    def last_stored(
         self, connection: Connection, customer: bytes, kind: PulledKind, but_of: str = ""
     ) -> Pulled | None:
+        """Return a customer's most recent pull whose list was stored, but none of a run."""
         is_stored = records.c.state.in_([outcome.value for outcome in KEPT])
-        pulls = self.pulls.read(
-            connection, is_stored, records.c.customer == customer, records.c.run_id != but_of
-        )
+        others = (records.c.customer == customer) & (records.c.run_id != but_of)
+        pulls = self.pulls.read(connection, is_stored, others)
         of_kind = [each for each in pulls if each.pulled is kind]
         return max(of_kind, key=lambda each: each.answered_at or 0, default=None)
 
@@ -442,71 +450,57 @@ class PullStore:
         answer meanwhile, nothing is stored. Records from before `old_before`, microseconds, may be
         too old for the service to list.
         """
-        kind, now = pulled.pulled, self._journal.clock()
+        customer, kind, summary = pulled.customer, pulled.pulled, dict(pulled.summary)
         with self._journal.database.writing() as connection:
-            last = self._last(connection, pulled.customer, kind, but_of=pulled.run_id)
-            if last is not None and (last.answered_at or 0) > (pulled.answered_at or 0):
-                superseded = pulled.model_copy(update={"state": PullOutcome.SUPERSEDED})
-                self.pulls.update(connection, [superseded], now)
-                return superseded
-            confirms = last is not None and last.state is PullOutcome.SUSPICIOUS_SHORT
-            summary = dict(pulled.summary)
-            for each in lists:
-                # Lists of accounts are short: a missing one does not mean that the list was cut.
-                is_sure = confirms or (each.kind.is_state and bool(each.records))
-                columns = (_records.record_id, _records.record_key, _records.content)
-                is_current = _is_current(pulled.customer, each.kind)
-                rows = connection.execute(select(*columns, _records.occurred_at).where(is_current))
-                known = [Known(id_, bytes(key), bytes(text), at) for id_, key, text, at in rows]
-                diff = compare(known, each.records, confirms=is_sure, old_before=old_before)
-                self._write(connection, pulled, each.kind, diff)
-                summary[each.kind.value] = {
-                    **each.summary,
-                    "added": len(diff.added),
-                    "modified": len(diff.modified),
-                    "removed": len(diff.removed),
-                    "held": diff.held,
-                    "out_of_reach": diff.out_of_reach,
-                }
-            held = summary[kind.value]["held"]
-            outcome = PullOutcome.SUSPICIOUS_SHORT if held else PullOutcome.PULLED
+            last = self.last_stored(connection, customer, kind, pulled.run_id)
+            outcome = PullOutcome.SUPERSEDED
+            if last is None or (last.answered_at or 0) <= (pulled.answered_at or 0):
+                confirms = last is not None and last.state is PullOutcome.SUSPICIOUS_SHORT
+                for each in lists:
+                    # Lists of accounts are short: a missing one does not mean that it was cut.
+                    is_sure = confirms or (each.kind.is_state and bool(each.records))
+                    stored = select(*_KNOWN).where(_is_current(customer, each.kind))
+                    known = [Known(*row) for row in connection.execute(stored)]
+                    diff = compare(known, each.records, confirms=is_sure, old_before=old_before)
+                    self._write(connection, pulled, each.kind, diff)
+                    numbers = {each.value: len(getattr(diff, each)) for each in TransactionChange}
+                    held = {"held": diff.held, "out_of_reach": diff.out_of_reach}
+                    summary[each.kind.value] = {**each.summary, **numbers, **held}
+                is_short = summary[kind.value]["held"]
+                outcome = PullOutcome.SUSPICIOUS_SHORT if is_short else PullOutcome.PULLED
             done = pulled.model_copy(update={"state": outcome, "summary": summary})
-            self.pulls.update(connection, [done], now)
-            return done
+            self.pulls.update(connection, [done], self._journal.clock())
+        return done
 
     def _write(
         self, connection: Connection, pulled: Pulled, kind: PulledKind, diff: Difference
     ) -> None:
-        now = self._journal.clock()
-
-        def row(answered: Answered, change: TransactionChange) -> dict[str, Any]:
-            context = TRANSACTION.context(pulled.customer, answered.key)
-            return {
+        now, seal = self._journal.clock(), self._journal.sealer.seal
+        changed = [(each, _ADDED) for each in diff.added]
+        changed += [(each, _MODIFIED) for _, each in diff.modified]
+        rows = [
+            {
                 "customer": pulled.customer,
-                "record_key": answered.key,
-                "content": answered.content,
-                "problem": answered.problem,
-                "occurred_at": answered.occurred_at,
+                "record_key": each.key,
+                "content": each.content,
+                "problem": each.problem,
+                "occurred_at": each.occurred_at,
                 "first_seen_at": now,
                 "run_id": pulled.run_id,
                 "told_as": change.value,
                 "kind": kind.value,
-                "sealed": self._journal.sealer.seal(answered.raw, context),
+                "sealed": seal(each.raw, TRANSACTION.context(pulled.customer, each.key)),
             }
-
-        new = [row(answered, _ADDED) for answered in diff.added]
-        new += [row(answered, _MODIFIED) for _, answered in diff.modified]
-        ended = (
-            (_MODIFIED, [known.record_id for known, _ in diff.modified]),
-            (_REMOVED, [known.record_id for known in diff.removed]),
-        )
-        for change, ids in ended:
+            for each, change in changed
+        ]
+        ended = ((_MODIFIED, [known for known, _ in diff.modified]), (_REMOVED, diff.removed))
+        for change, gone in ended:
             values = {"ended_at": now, "ended_as": change.value, "ended_by": pulled.run_id}
-            for block in blocks(ids):
+            for block in blocks([known.record_id for known in gone]):
                 is_ended = _records.record_id.in_(block)
                 connection.execute(update(transaction_records).where(is_ended).values(values))
-        for start in range(0, len(new), _BLOCK):
-            connection.execute(insert(transaction_records), new[start : start + _BLOCK])
+        for start in range(0, len(rows), _BLOCK):
+            connection.execute(insert(transaction_records), rows[start : start + _BLOCK])
 
     # --- reading records ---
 
@@ -518,20 +512,17 @@ class PullStore:
         """Yield all stored versions of a customer's records, in blocks."""
         yield from self._versions(_records.customer == customer)
 
-    def current(
-        self, customer: bytes, kind: PulledKind = PulledKind.TRANSACTION
-    ) -> Iterator[list[Version]]:
+    def current(self, customer: bytes, kind: PulledKind) -> Iterator[list[Version]]:
         """Yield a customer's current records, in blocks, in the order in which they were stored."""
         yield from self._versions(_is_current(customer, kind))
 
     def _versions(self, condition: ColumnElement[bool]) -> Iterator[list[Version]]:
         def version(row: Row[Any]) -> Version:
-            customer, key = bytes(row.customer), bytes(row.record_key)
-            context = TRANSACTION.context(customer, key)
+            context = TRANSACTION.context(row.customer, row.record_key)
             return Version(
-                customer=customer,
-                key=key,
-                raw=self._journal.sealer.open(bytes(row.sealed), context),
+                customer=row.customer,
+                key=row.record_key,
+                raw=self._journal.sealer.open(row.sealed, context),
                 problem=row.problem,
                 first_seen_at=row.first_seen_at,
                 run_id=row.run_id,
@@ -593,13 +584,13 @@ def compare(
     is_suspicious = not answered or len(within_reach) > most or tail >= HELD_TAIL
     held = len(within_reach) if is_suspicious and not confirms else 0
     return Difference(
-        added=tuple(each for key, each in current.items() if key not in previous),
-        modified=tuple(
+        added=[each for key, each in current.items() if key not in previous],
+        modified=[
             (previous[key], each)
             for key, each in current.items()
             if key in previous and previous[key].content != each.content
-        ),
-        removed=() if held else tuple(within_reach),
+        ],
+        removed=[] if held else within_reach,
         held=held,
         out_of_reach=out_of_reach,
     )

@@ -3,7 +3,7 @@
 A pull fetches transactions, or linked accounts and, if granted, the profile. An access token is
 used until the service refuses it; then one task of one process refreshes it once, and the call is
 repeated once. Files, notices and report are made from the journal alone, so that the report of a
-stopped or killed pull is complete, too. `records` compares a list with the last one;
+stopped or killed pull is complete, too. `pulled_records` compares a list with the last one;
 `operations/person_run.py` drives the run.
 """
 
@@ -27,6 +27,7 @@ from nightscreen.files.private_files import make_private_folder
 from nightscreen.files.quarantine import csv_file
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.consents import Consents
+from nightscreen.operations.cashflow import CashFlow, write_cash_flow
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
@@ -35,8 +36,7 @@ from nightscreen.operations.person_run import (
     ReportParts,
     write_rows,
 )
-from nightscreen.operations.transactions.cashflow import CashFlow, write_cash_flow
-from nightscreen.operations.transactions.records import (
+from nightscreen.operations.pulled_records import (
     HINTS,
     AnsweredList,
     Drift,
@@ -74,8 +74,7 @@ if TYPE_CHECKING:
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
-    from nightscreen.operations.transactions.records import Version
-    from nightscreen.schemas.consented import RawRecords
+    from nightscreen.operations.pulled_records import Version
     from nightscreen.schemas.requests import Request
 
 CHANGES_SCHEMA = pa.schema(
@@ -125,7 +124,7 @@ _FAILURES = frozenset(outcome.value for outcome in _LOST.values())
 class PulledCustomer(Person):
     """A customer whose data is pulled."""
 
-    pulled: Pulled  # the journal's record of their pull
+    record: Pulled
     grant: Grant | None = None  # the grant that is used, once it is their turn
     # the body of each list, or why there is none
     answers: dict[PulledKind, bytes | PullOutcome] = field(default_factory=dict)
@@ -180,7 +179,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             PulledCustomer(
                 subject=each.customer,
                 state=each.state.value if each.state in FINAL else PENDING,
-                pulled=each,
+                record=each,
             )
             for each in self.store.pulls.of_run(self.run.run_id)
         ]
@@ -204,13 +203,11 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
 
         The grant that is live now counts: there may be a newer one than planned, or none.
         """
-        person.answers, main_scope = {}, scope_of(self.kinds[0])
+        main_scope = scope_of(self.kinds[0])
         person.grant = await to_thread(self.consents.live, person.subject, main_scope)
-        if person.grant is None:
-            await to_thread(self._settle, person, PullOutcome.ENDED)
-            return True
+        person.answers = {} if person.grant else {self.kinds[0]: PullOutcome.ENDED}
         for kind in self.kinds:
-            if not person.grant.allows(scope_of(kind)):
+            if person.grant is None or not person.grant.allows(scope_of(kind)):
                 continue
             if kind is not self.kinds[0]:
                 self.run.progress[self.operation].wanted += 1
@@ -310,41 +307,41 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
 
     # --- saving answers ---
 
-    def _settle(self, person: PulledCustomer, outcome: PullOutcome) -> None:
-        pulled = _without_result(person).model_copy(update={"state": outcome})
-        self.store.save_state(pulled)
-        person.pulled, person.state = pulled, outcome.value
-
     def save_result(self, person: PulledCustomer) -> None:
         """Read a customer's answers, compare them with the stored records, and save the changes.
 
         If only an optional list failed, the main list is saved, and the summary has the failure.
         """
-        lists = []
-        summary: dict[str, dict[str, str]] = {}
+        # an earlier session of the run may have saved a result
+        changes: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
+        if person.grant is not None:  # the one that was used
+            changes["grant_id"] = person.grant.grant_id
+        lists, now = [], self.run.clock()
         for kind, answer in person.answers.items():
-            result: AnsweredList | PullOutcome = PullOutcome.FAILED
-            if isinstance(answer, PullOutcome):
-                result = answer
-            elif (raw := read_list(answer, only_lists=kind is not PulledKind.PROFILE)) is not None:
-                result = self._read(person, kind, raw)
+            result = self._read(person, kind, answer) if isinstance(answer, bytes) else answer
             if isinstance(result, AnsweredList):
                 lists.append(result)
             elif kind is self.kinds[0]:
-                self._settle(person, result)
-                return
+                person.record = person.record.model_copy(update={**changes, "state": result})
+                self.store.pulls.put([person.record], now)
+                break
             else:
-                summary[kind.value] = {"outcome": result.value}
-        now = self.run.clock()
-        old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
-        changes = {"answered_at": now, "summary": summary}
-        pulled = _without_result(person).model_copy(update=changes)
-        person.pulled = self.store.save_lists(pulled, lists, old_before=old_before)
-        person.state = person.pulled.state.value
+                changes["summary"][kind.value] = {"outcome": result.value}
+        else:
+            old_before = now - self.run.settings.transactions_reread_days * DAY_MICROS
+            pulled = person.record.model_copy(update={**changes, "answered_at": now})
+            person.record = self.store.save_lists(pulled, lists, old_before=old_before)
+        person.state = person.record.state.value
 
-    def _read(self, person: PulledCustomer, kind: PulledKind, raw: RawRecords) -> AnsweredList:
+    def _read(
+        self, person: PulledCustomer, kind: PulledKind, body: bytes
+    ) -> AnsweredList | PullOutcome:
+        raw = read_list(body, only_lists=kind is not PulledKind.PROFILE)
+        if raw is None:
+            return PullOutcome.FAILED
         drift, names = Drift([("shape", raw.shape)]), self.run.journal.pseudonyms
-        records, repeated = self.fields[kind].read(raw.records, names, person.subject, drift)
+        read = self.fields[kind].read
+        records, repeated = read(kind, raw.records, names, person.subject, drift)
         unreadable = [
             [each.place, each.key.hex(), each.problem, each.column]
             for each in records
@@ -521,7 +518,8 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             return 0
         for each in refused:
             self.consents.lapse(each.grant_id, REFUSED)
-            self.store.save_state(each.model_copy(update={"state": PullOutcome.LAPSED}))
+        lapsed = [each.model_copy(update={"state": PullOutcome.LAPSED}) for each in refused]
+        self.store.pulls.put(lapsed, self.run.clock())
         return len(refused)
 
 
@@ -539,14 +537,6 @@ class AccountPull(Pull):
     flow, name = "pull_accounts", "accounts"
     operation = Operation.AGGREGATOR_ACCOUNTS
     kinds = (PulledKind.BANK_ACCOUNT, PulledKind.PROFILE)
-
-
-def _without_result(person: PulledCustomer) -> Pulled:
-    """Return a customer's pull without a result, with the grant that is used now."""
-    changes: dict[str, Any] = {"state": PullOutcome.DUE, "answered_at": None, "summary": {}}
-    if person.grant is not None:
-        changes["grant_id"] = person.grant.grant_id
-    return person.pulled.model_copy(update=changes)
 
 
 def scope_of(kind: PulledKind) -> wire.Scope:

@@ -43,7 +43,7 @@ from nightscreen.schemas.stops import COMPLETED
 from nightscreen.values.amounts import judge_amounts
 from nightscreen.values.dates import InstantProblem, judge_dates, judge_instants
 from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
-from nightscreen.values.issues import Issue, Issues, Validated
+from nightscreen.values.issues import Issue, Issues
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -85,6 +85,7 @@ _AHEAD_DAYS = 366  # a year, a leap year too: a date beyond it is a typing error
 _DAYS = re.compile(r"(-?)(\d{1,5})(?:\.0+)?\s*(?:d|days?)?", re.IGNORECASE)
 _YES = frozenset({"yes", "y", "true", "t", "1", "restructured", "rescheduled"})
 _AMOUNTS = ("principal", "due", "paid", "outstanding")
+_DATES = ("maturity_date", "written_off_at", "as_of")
 _ENDED = (LoanStanding.CLOSED, LoanStanding.NOT_LENT)
 
 
@@ -101,7 +102,8 @@ class LoanBook:
         self._today = to_instant(now).astimezone(LAGOS).date()
         self._store = Records(journal, LoanOutcome)
         self._seen: set[int] = set()  # hashes of loan and day
-        self._id_issues: dict[str, Issue | None] = {}  # cached: a customer has a row for each day
+        # cached: a customer has a row for each day
+        self._id_issues: dict[str | None, Issue | None] = {None: ID_MISSING}
         self._has_decision: dict[str, bool] = {}  # by the loan's key
         self.rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
@@ -112,13 +114,16 @@ class LoanBook:
         refusals: dict[int, tuple[str, Issue]] = {}
         loans: dict[str, LoanOutcome] = {}
         for number, row in enumerate(self._rows(batch, issues)):
-            judged = self._judge(row, number, issues)
-            if isinstance(judged, LoanOutcome):
-                known = loans.get(judged.key)
-                loans[judged.key] = judged if known is None else known.joined(judged)
+            warnings = self._complete(row)
+            refusal = next(self._refusals(row), None)
+            for column, issue in warnings if refusal is None else [refusal]:
+                issues.add(number, column, issue)
+            if refusal is None:
+                loan = self._loan(row)
+                known = loans.get(loan.key)
+                loans[loan.key] = loan if known is None else known.joined(loan)
             else:
-                refusals[number] = judged
-                issues.add(number, *judged)
+                refusals[number] = refusal
         self._save_outcomes(list(loans.values()))
         refused = [*batch.broken, *refused_rows(batch, refusals)]
         broken = [each.problem for each in batch.broken]
@@ -139,7 +144,7 @@ class LoanBook:
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
             columns[name] = judge_amounts(columns[name], issues, name)
-        for name in ("maturity_date", "written_off_at", "as_of"):
+        for name in _DATES:
             columns[name] = judge_dates(columns[name], order, issues, name)
         columns["disbursed_at"] = judge_instants(
             columns["disbursed_at"], "disbursed_at", order, issues, ends=True, issue=undated
@@ -147,60 +152,65 @@ class LoanBook:
         for cells in zip(*(columns[name].to_pylist() for name in LOAN_DAY_COLUMNS), strict=True):
             yield dict(zip(LOAN_DAY_COLUMNS, cells, strict=True))
 
-    def _judge(
-        self, row: Mapping[str, Any], number: int, issues: Issues
-    ) -> LoanOutcome | tuple[str, Issue]:
-        """Return a row's loan, or the column and the issue it is refused for."""
-        if refusal := self._refusal(row):
-            return refusal
-        customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
-        if as_of > self._today:
-            issues.add(number, "as_of", DAY_AHEAD_TAKEN)
-        days, status = _judge_days(row["days_past_due"]), _judge_status(row["status"])
-        day = _day(row, days.value, status.value)
-        disbursed: datetime | None = row["disbursed_at"]
-        if disbursed is None and day.standing is LoanStanding.NOT_LENT:
-            disbursed = datetime.combine(as_of, datetime.min.time(), LAGOS)
-        if disbursed is None:
-            return "disbursed_at", DISBURSED_MISSING
-        if disbursed.astimezone(LAGOS).date() > as_of:
-            return "as_of", DAY_TOO_EARLY
-        seen = hash((loan, as_of))
-        if seen in self._seen:
-            return "loan_id", DAY_REPEATED
-        self._seen.add(seen)
-        # only now: they say how the row was taken
-        for column, judged in (("days_past_due", days), ("status", status)):
-            for issue in judged.issues:
-                issues.add(number, column, issue)
-        return LoanOutcome(
-            key=loan_key(self._journal, loan),
-            customer=self._journal.pseudonyms.customers_anywhere([customer]),
-            batch=OUTCOMES_BATCH,
-            at=self._now,
-            customer_id=customer,
-            loan_id=loan,
-            source=OutcomeSource.FILE,
-            disbursed_at=to_micros(disbursed),
-            last=day,
-            ever_restructured=day.restructured,
-        )
+    def _complete(self, row: dict[str, Any]) -> list[tuple[str, Issue]]:
+        """Read a row's days past due and status, and derive what is missing from the rest.
 
-    def _refusal(self, row: Mapping[str, Any]) -> tuple[str, Issue] | None:
-        """Return the column and the issue of a row without a usable customer, loan or day."""
-        customer, as_of = row["customer_id"], row["as_of"]
-        if customer is None:
-            return "customer_id", ID_MISSING
+        Returns:
+            The warnings, with their columns, if the row is accepted.
+        """
+        as_of, status, text = row["as_of"], row["status"], row["days_past_due"]
+        match = _DAYS.fullmatch((text or "").replace(",", ""))
+        known = standing_of(status) if status else None
+        days = None
+        if match is not None:  # a negative number means not yet due
+            days = 0 if match[1] else int(match[2])
+        row["days_past_due"], row["standing"] = days, known or _standing(row, days)
+        if known is LoanStanding.NOT_LENT and row["disbursed_at"] is None and as_of is not None:
+            row["disbursed_at"] = datetime.combine(as_of, datetime.min.time(), LAGOS)
+        warnings = (
+            ("as_of", DAY_AHEAD_TAKEN, as_of is not None and as_of > self._today),
+            ("days_past_due", DAYS_UNREADABLE, text is not None and days is None),
+            ("status", STATUS_UNKNOWN, status is not None and known is None),
+        )
+        return [(column, issue) for column, issue, is_so in warnings if is_so]
+
+    def _refusals(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Issue]]:
+        """Yield the column and the issue that a row is refused for; none if it is accepted."""
+        customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
         if customer not in self._id_issues:
             self._id_issues[customer] = judge_customer_id(customer)
         if issue := self._id_issues[customer]:
-            return "customer_id", issue
-        if row["loan_id"] is None:
-            return "loan_id", LOAN_MISSING
+            yield "customer_id", issue
+        if loan is None:
+            yield "loan_id", LOAN_MISSING
         if as_of is None:
-            return "as_of", DAY_MISSING
-        ahead = as_of > self._today + timedelta(days=_AHEAD_DAYS)
-        return ("as_of", DAY_AHEAD) if ahead else None
+            yield "as_of", DAY_MISSING
+        if as_of > self._today + timedelta(days=_AHEAD_DAYS):
+            yield "as_of", DAY_AHEAD
+        if row["disbursed_at"] is None:
+            yield "disbursed_at", DISBURSED_MISSING
+        if row["disbursed_at"].astimezone(LAGOS).date() > as_of:
+            yield "as_of", DAY_TOO_EARLY
+        seen = hash((loan, as_of))
+        if seen in self._seen:
+            yield "loan_id", DAY_REPEATED
+        self._seen.add(seen)
+
+    def _loan(self, row: Mapping[str, Any]) -> LoanOutcome:
+        """Return the loan of an accepted row."""
+        day = _day(row)
+        return LoanOutcome(
+            key=loan_key(self._journal, row["loan_id"]),
+            customer=self._journal.pseudonyms.customers_anywhere([row["customer_id"]]),
+            batch=OUTCOMES_BATCH,
+            at=self._now,
+            customer_id=row["customer_id"],
+            loan_id=row["loan_id"],
+            source=OutcomeSource.FILE,
+            disbursed_at=to_micros(row["disbursed_at"]),
+            last=day,
+            ever_restructured=day.restructured,
+        )
 
     def _save_outcomes(self, loans: list[LoanOutcome]) -> None:
         """Link loans to the decisions that were in force at disbursement, and save them."""
@@ -216,13 +226,9 @@ class LoanBook:
         self.counts["never_decided"] = len(self._has_decision) - self.counts["decided"]
 
 
-def _day(row: Mapping[str, Any], days: int | None, known: LoanStanding | None) -> LoanDay:
-    """Return a loan's status on the row's day; missing values are derived from the others.
-
-    `days` are the days past due, and `known` is what the status text says.
-    """
-    standing, restructured_text = known or _standing(row, days), row["restructured"]
-    restructured = restructured_text is not None and fold(restructured_text) in _YES
+def _day(row: Mapping[str, Any]) -> LoanDay:
+    """Return a loan's status on the row's day."""
+    standing, days, restructured = row["standing"], row["days_past_due"], row["restructured"]
     if days is None:  # the days since maturity, if anything is still owed
         due, paid, owed = row["due"], row["paid"], row["outstanding"]
         is_settled = owed is not None and not owed
@@ -230,33 +236,12 @@ def _day(row: Mapping[str, Any], days: int | None, known: LoanStanding | None) -
         matured = row["as_of"] if is_settled else row["maturity_date"] or row["as_of"]
         days = max(0, (row["as_of"] - matured).days)
     return LoanDay(
-        as_of=row["as_of"],
+        **{name: row[name] for name in (*_DATES, *_AMOUNTS)},
         standing=standing,
         status=row["status"] or "",
-        principal=row["principal"],
-        maturity_date=row["maturity_date"],
-        due=row["due"],
-        paid=row["paid"],
-        outstanding=row["outstanding"],
         days_past_due=0 if standing in _ENDED else days,
-        written_off_at=row["written_off_at"],
-        restructured=restructured or standing is LoanStanding.RESTRUCTURED,
+        restructured=fold(restructured or "") in _YES or standing is LoanStanding.RESTRUCTURED,
     )
-
-
-def _judge_days(text: str | None) -> Validated[int]:
-    """Parse days past due; a negative number means not yet due, so 0."""
-    if text is None:
-        return Validated(None)
-    match = _DAYS.fullmatch(text.replace(",", ""))
-    if match is None:
-        return Validated(None, (DAYS_UNREADABLE,))
-    return Validated(0 if match[1] else int(match[2]))
-
-
-def _judge_status(text: str | None) -> Validated[LoanStanding]:
-    known = None if text is None else standing_of(text)
-    return Validated(known, () if text is None or known else (STATUS_UNKNOWN,))
 
 
 def _standing(row: Mapping[str, Any], days: int | None) -> LoanStanding:

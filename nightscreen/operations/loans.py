@@ -1,22 +1,31 @@
-"""Loan offers: one application link for each customer and product.
+"""Loans of the service: products, offers of them, and what became of each.
 
-Offers are made from a finished, publishable run. In a portfolio run only rows with a request get
-one, unless unsolicited offers are chosen. A row's decision is the newest valid one: a review is
-valid for the evidence it was made on, and a later run may have decided differently.
+An offer is one application link for each customer and product, made from a finished, publishable
+run. In a portfolio run only rows with a request get one, unless unsolicited offers are chosen. A
+row's decision is the newest valid one: a review is valid for the evidence it was made on, and a
+later run may have decided differently. An offer is saved in the journal before its call is sent,
+under a key that only one process can write. A call whose answer was lost is never repeated
+automatically. `offers.parquet` and `offers.csv`, ready for a mail merge, contain names, contacts,
+references and links; report, calls and manifest contain none of them.
 
-An offer is saved in the journal before its call is sent, under a key that only one process can
-write. A call whose answer was lost is never repeated automatically. `offers.parquet` and
-`offers.csv`, ready for a mail merge, contain names, contacts, references and links; report, calls
-and manifest contain none of them.
+Tracking asks the service about every open reference, and reports each change once. A loan has ended
+if its status is one of `CLOSED_STATUSES`; a loan with any other status, even an unknown one, is
+tracked. An offer stores each view that showed a change with the run that reports it, so that two
+concurrent runs never report the same change. The next run reports what a dead run saw.
+`loans.parquet` has the `customer_id`, since the lender must know whose loan it is;
+`changes.parquet` has pseudonyms and references; the report has numbers and statuses only.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -24,12 +33,24 @@ import pyarrow.parquet as pq
 from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus
-from nightscreen.files.outputs import MANIFEST, OFFERS_CSV, OFFERS_FILE, REPORT
+from nightscreen.files.outputs import (
+    CHANGES_FILE,
+    LOANS_FILE,
+    MANIFEST,
+    OFFERS_CSV,
+    OFFERS_FILE,
+    REPORT,
+)
 from nightscreen.files.places import sha256_of
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.records import Records
+from nightscreen.journal.runs import KILLED
 from nightscreen.operations.person_run import (
+    FAILED,
+    PENDING,
     OutputTable,
-    Recorded,
+    Person,
+    PersonRun,
     RecordRun,
     ReportParts,
     single_call,
@@ -39,28 +60,74 @@ from nightscreen.results.decision_files import csv_bytes
 from nightscreen.results.enriched import read_customers
 from nightscreen.results.final_decision import current_reviews
 from nightscreen.results.notices import contested
+from nightscreen.results.outcomes import linked_offers
 from nightscreen.results.wording import customer_name
-from nightscreen.schemas.answers import LoanProducts, LoanStarted
-from nightscreen.schemas.checks import Operation, Purpose, SubjectKind
+from nightscreen.schemas.answers import LoanProducts, LoanStarted, LoanState
+from nightscreen.schemas.calls import LookupStatus
+from nightscreen.schemas.checks import Operation, Outcome, Purpose, SubjectKind
 from nightscreen.schemas.columns import NAME_FIELDS, REQUESTED
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import WORD
 from nightscreen.schemas.errors import InputError, StoppedError
-from nightscreen.schemas.offers import LinkState, Offer, OfferLoans, OfferState
-from nightscreen.schemas.rows import INSTANT
+from nightscreen.schemas.offers import (
+    CLOSED_STATUSES,
+    LinkState,
+    LoanSnapshot,
+    LoanView,
+    Offer,
+    OfferLoans,
+    OfferState,
+    TrackingState,
+    TrackLoans,
+)
+from nightscreen.schemas.rows import INSTANT, NAIRA
 from nightscreen.schemas.stops import COMPLETED, STOPPED, TEST_MODE
 from nightscreen.values.addresses import judge_email
 from nightscreen.values.phones import judge_phone
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator, Mapping
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
+    from nightscreen.calling.run import Run
+    from nightscreen.client.classify import CallOutcome
     from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
     from nightscreen.operations.person_run import CallEnd
     from nightscreen.values.issues import Validated
+
+# --- products ---
+
+
+async def list_products(settings: Settings) -> LoanProducts:
+    """Return the active products; the call is in the journal but belongs to no run.
+
+    Raises:
+        StoppedError: no list was received; the text says why.
+        UsageError: the settings are wrong, such as the service's address.
+    """
+    async with single_call(settings, Operation.LOAN_PRODUCTS) as caller:
+        run, kind = caller.run, SubjectKind.PRODUCT
+        subject = run.journal.pseudonyms.subject(kind.value, "list")
+        task = await caller.make_call(caller.task(wire.loan_products(), kind=kind, subject=subject))
+    reading, stops = task.reading, run.stops
+    if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
+        products = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
+        if isinstance(products, LoanProducts):
+            return products
+    else:
+        stops.conclude()
+        run.refuse_wrong_address()
+    why = stops.ending()[1] or (reading and reading.trouble) or "no answer"
+    raise StoppedError(
+        "; ".join(stops.refusals())
+        or f"the list of products did not come ({why}); try again later, and see: nightscreen "
+        "doctor"
+    )
+
+
+# --- offers ---
 
 BLOCK_ROWS = 4096  # rows read at once: bounds memory
 _READ = ("customer_id", *NAME_FIELDS, "email", "phone", "decision", *REQUESTED)
@@ -77,13 +144,14 @@ class OfferSource:
 
 
 @dataclass(slots=True, kw_only=True)
-class Offered(Recorded):
+class Offered(Person):
     """One row with a chosen decision; its state is an `OfferState`."""
 
     customer_id: str = field(repr=False)
     customer_name: str | None = field(repr=False)
     email: str | None = field(repr=False)
     phone: str | None = field(repr=False)
+    contacts: dict[str, str] = field(repr=False)  # what is sent to the service
     decision: str
     decided_by: str  # `policy` or `review`
     source: OfferSource
@@ -220,26 +288,29 @@ def candidates(
                 decision = str(part.values["decision"])
             if own not in chosen and (decision not in chosen or by != "review"):
                 continue
-            requested = any(row.get(name) is not None for name in REQUESTED)
-            state = OfferState.PENDING if source.every_row or requested else OfferState.NO_REQUEST
-            if each in disputed:
-                state = OfferState.CONTESTED
-            if decision not in chosen:
-                state = OfferState.SUPERSEDED
             email = _well_formed(row.get("email"), judge_email)
             phone = _well_formed(row.get("phone"), judge_phone)
-            prefilled = [{"email": email, "phone": phone}[name] for name in parameters.prefill]
-            if state == OfferState.PENDING and prefilled and not any(prefilled):
-                state = OfferState.NO_CONTACT
+            held = (("email", email), ("phone", phone))
+            contacts: dict[str, str] = {
+                name: text for name, text in held if text and name in parameters.prefill
+            }
+            has_request = any(row.get(name) is not None for name in REQUESTED)
+            excluded = (  # the first that applies
+                (OfferState.SUPERSEDED, decision not in chosen),
+                (OfferState.CONTESTED, each in disputed),
+                (OfferState.NO_REQUEST, not source.every_row and not has_request),
+                (OfferState.NO_CONTACT, parameters.prefill and not contacts),
+            )
             offered = Offered(
                 customer=names.customers_anywhere([row["customer_id"]]),
                 customer_id=row["customer_id"],
                 customer_name=customer_name(row),
                 email=email,
                 phone=phone,
+                contacts=contacts,
                 decision=decision,
                 decided_by=by,
-                state=state,
+                state=next((state for state, is_so in excluded if is_so), OfferState.PENDING),
                 source=source,
                 product_id=parameters.product,
             )
@@ -260,7 +331,7 @@ _EXCLUDED = frozenset({OfferState.SUPERSEDED, OfferState.NO_REQUEST, OfferState.
 """States of rows to which no offer is made, regardless of earlier offers."""
 
 
-# --- the run ---
+# --- the run of offers ---
 
 
 class LoanOffers(RecordRun[OfferLoans, Offered]):
@@ -313,11 +384,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         offers, self.rows_read = candidates(self.run.journal, self._source, self.parameters)
         return offers
 
-    def _contacts(self, person: Offered) -> dict[str, str]:
-        """Return the customer's data to be sent to the service."""
-        contacts = {"email": person.email, "phone": person.phone}
-        return {name: text for name in self.parameters.prefill if (text := contacts[name])}
-
     def newest(self, customers: Collection[bytes]) -> dict[bytes, Offer]:
         """Return the newest offer of the product to each customer who has one."""
         product = self.parameters.product
@@ -362,7 +428,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     def intent(self, person: Offered) -> Offer:
         """Return a new offer; only one process can save its key."""
-        contacts = self._contacts(person)
         return Offer(
             subject=person.subject,
             customer=person.customer,
@@ -375,18 +440,13 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             state=LinkState.STARTING,
             at=self.run.clock(),
             customer_id=person.customer_id,
-            email=contacts.get("email"),
-            phone=contacts.get("phone"),
+            **person.contacts,
         )
 
     def call(self, caller: Caller, person: Offered) -> LookupTask:
         """Return the call that makes a link."""
-        contacts = self._contacts(person)
-        request = wire.loan_start(
-            self.parameters.product,
-            email=contacts.get("email", ""),
-            phone_number=contacts.get("phone", ""),
-        )
+        email, phone = (person.contacts.get(name, "") for name in ("email", "phone"))
+        request = wire.loan_start(self.parameters.product, email=email, phone_number=phone)
         return caller.task(request, kind=self.kind, subject=person.subject)
 
     # --- closing ---
@@ -439,8 +499,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         return {**self._head(), "links": len(self.due()), "offers": self._counts()}
 
 
-_TEXT = pa.string()
-
+_TEXT, _YES_OR_NO = pa.string(), pa.bool_()
 OFFERS = OutputTable[Offered](
     customer_id=(_TEXT, lambda row: row.customer_id),
     customer_name=(_TEXT, lambda row: row.customer_name),
@@ -461,31 +520,220 @@ OFFERS = OutputTable[Offered](
 )
 
 
-# --- products ---
+# --- tracking ---
+
+_TOO_LARGE = Decimal(10) ** 15  # amounts from here on do not fit a column of naira
+
+REFERENCE = "reference"
+KNOWN, UNKNOWN = "known", "unknown"
+_AMOUNTS, _FLAGS = ("loan_amount", "amount_disbursed", "paid"), ("can_request", "can_cancel")
+_REPORTED = ("status", *_AMOUNTS, "reject_reason", "can_request")
+_INITIAL = frozenset({None, "0.00", "true"})  # values not reported at the first view of a loan
 
 
-async def list_products(settings: Settings) -> LoanProducts:
-    """Return the active products; the call is in the journal but belongs to no run.
+@dataclass(slots=True, kw_only=True)
+class Followed(Person):
+    """One loan with a reference; its state is a `TrackingState`."""
 
-    Raises:
-        StoppedError: no list was received; the text says why.
-        UsageError: the settings are wrong, such as the service's address.
-    """
-    async with single_call(settings, Operation.LOAN_PRODUCTS) as caller:
-        run, kind = caller.run, SubjectKind.PRODUCT
-        subject = run.journal.pseudonyms.subject(kind.value, "list")
-        task = await caller.make_call(caller.task(wire.loan_products(), kind=kind, subject=subject))
-    reading, stops = task.reading, run.stops
-    if reading is not None and reading.verdict is ChargeStatus.ANSWERED:
-        products = parse_answer(Operation.LOAN_PRODUCTS, reading.body)
-        if isinstance(products, LoanProducts):
-            return products
-    else:
-        stops.conclude()
-        run.refuse_wrong_address()
-    why = stops.ending()[1] or (reading and reading.trouble) or "no answer"
-    raise StoppedError(
-        "; ".join(stops.refusals())
-        or f"the list of products did not come ({why}); try again later, and see: nightscreen "
-        "doctor"
+    record: Offer = field(repr=False)
+
+    @property
+    def seen(self) -> LoanSnapshot:
+        """Return the loan as last seen."""
+        return self.record.seen or LoanSnapshot()
+
+
+class LoanChange(NamedTuple):
+    """One field of a loan that had changed when the loan was viewed."""
+
+    view: LoanView
+    offer: Offer
+    name: str
+    old: str | None
+    new: str | None
+
+
+class LoanTracking(PersonRun[TrackLoans, Followed]):
+    """A run that tracks loans, in the order they were offered."""
+
+    flow, name, batch = "track_loans", "loans", "loan-tracking"
+    operation, kind = Operation.LOAN_VIEW, SubjectKind.LOAN
+
+    def __init__(self, run: Run, parameters: TrackLoans) -> None:
+        super().__init__(run, parameters)
+        self._offers = Records(run.journal, Offer)
+
+    def load_people(self) -> list[Followed]:
+        """Return every loan with a reference, with the views that dead runs did not report."""
+        LoanOffers.recover_dead_calls(self.run.journal)
+        offers, runs = linked_offers(self.run.journal), self.run.journal.runs
+        others = {view.run_id for offer in offers for view in offer.history} - {self.run.run_id}
+        dead = {each for each in others if (run := runs.find(each)) is None or run.state == KILLED}
+        loans = []
+        for offer in (self._take_over_views(each, dead) for each in offers):
+            state = PENDING if offer.closed_at is None else TrackingState.CLOSED
+            loans.append(Followed(subject=offer.loan or b"", record=offer, state=state))
+        self.rows_read = len(loans)
+        return loans
+
+    def _take_over_views(self, offer: Offer, dead: Collection[str]) -> Offer:
+        """Assign an offer's views of dead runs to this run, which will report them."""
+        history = tuple(
+            replace(view, run_id=self.run.run_id) if view.run_id in dead else view
+            for view in offer.history
+        )
+        if history == offer.history:
+            return offer
+        return self._save(offer, offer.model_copy(update={"history": history}))
+
+    def _save(self, before: Offer, after: Offer) -> Offer:
+        """Save a changed offer; return it, or another process's version if that was faster."""
+        is_ours = self._offers.replace(after, before, self.run.clock())
+        return after if is_ours else self._offers.find(before.key) or after
+
+    async def ask_person(self, caller: Caller, person: Followed) -> bool:
+        """Ask about a loan; another process may do the same, since a view changes nothing."""
+        request = wire.loan_view(person.record.reference or "")
+        task = caller.task(request, kind=self.kind, subject=person.subject)
+        person.task = await caller.make_call(task)
+        await asyncio.to_thread(self.save_result, person, person.task)
+        return True
+
+    def save_result(self, person: Followed, task: LookupTask) -> None:
+        """Save a view of a loan, in its history if anything changed.
+
+        If another process has viewed it meanwhile, that process reports the change.
+        """
+        before, now = person.record, self.run.clock()
+        seen = _seen(before, task.reading)
+        if seen is None:
+            person.state = PENDING if task.status is LookupStatus.WAITING else FAILED
+            return
+        person.state = TrackingState.FOLLOWED if seen.known else TrackingState.UNKNOWN_REFERENCE
+        has_ended = seen.known and (seen.status or "").strip().upper() in CLOSED_STATUSES
+        viewed: dict[str, Any] = {"followed_at": now, "closed_at": now if has_ended else None}
+        if seen != before.seen:
+            view = LoanView(now, self.run.run_id, seen, before.followed_at)
+            viewed["history"] = (*before.history, view)
+        person.record = self._save(before, before.model_copy(update=viewed))
+
+    def write(self) -> ReportParts:
+        """Write the loans and their changes."""
+        LOANS.write(self.run.folder, LOANS_FILE, self.people)
+        changes = [
+            LoanChange(view, each.record, *different)
+            for each in self.people
+            for view, before in zip(each.record.history, (None, *each.record.history), strict=False)
+            if view.run_id == self.run.run_id
+            for different in differences(None if before is None else before.now, view.now)
+        ]
+        changes.sort(key=lambda change: change.view.at)
+        LOAN_CHANGES.write(self.run.folder, CHANGES_FILE, changes)
+        counts = Counter(str(each.state) for each in self.people)
+        unknown = counts[TrackingState.UNKNOWN_REFERENCE]
+        if unknown:
+            self.run.stops.notices.append(
+                f"{unknown:,} references are not known to the service: ask its support, and see "
+                f"state unknown_reference in {LOANS_FILE}"
+            )
+        statuses = Counter(each.seen.status for each in self.people if each.seen.status)
+        return ReportParts(
+            {"found": counts[TrackingState.FOLLOWED], "not_found": unknown},
+            {
+                "followed": {state.value: counts[state] for state in TrackingState},
+                "statuses": dict(sorted(statuses.items())),
+                "changes": _change_counts(changes),
+            },
+        )
+
+
+def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
+    """Return the loan as an answer shows it; None without a usable answer."""
+    if reading is None or reading.verdict is not ChargeStatus.ANSWERED:
+        return None
+    if reading.outcome is Outcome.NOT_FOUND:
+        return replace(offer.seen or LoanSnapshot(), known=False)
+    loan = parse_answer(Operation.LOAN_VIEW, reading.body)
+    if not isinstance(loan, LoanState) or not loan.status:
+        return None
+    values: dict[str, Any] = {name: _naira(getattr(loan, name)) for name in _AMOUNTS}
+    values |= {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
+    return LoanSnapshot(**values)
+
+
+def _naira(amount: Decimal | None) -> Decimal | None:
+    """Return an amount rounded to the kobo; None if it does not fit a column of naira."""
+    return None if amount is None or abs(amount) >= _TOO_LARGE else round(amount, 2)
+
+
+def _change_counts(changes: Sequence[LoanChange]) -> dict[str, Any]:
+    names = Counter(change.name for change in changes)
+    moves = Counter(
+        f"{change.old or '(none)'} > {change.new}" for change in changes if change.name == "status"
     )
+    return {
+        "loans": len({change.offer.reference for change in changes}),
+        **{name: names[name] for name in (*_REPORTED, REFERENCE)},
+        "moves": dict(sorted(moves.items())),
+    }
+
+
+def differences(
+    before: LoanSnapshot | None, current: LoanSnapshot
+) -> Iterator[tuple[str, str | None, str | None]]:
+    """Yield field, old and new value of each difference.
+
+    At the first view, `before` is None and initial values are left out.
+    """
+    previous = before or LoanSnapshot()
+    if previous.known != current.known:
+        yield REFERENCE, *((KNOWN, UNKNOWN) if previous.known else (UNKNOWN, KNOWN))
+    for name in _REPORTED:
+        old, new = _as_text(getattr(previous, name)), _as_text(getattr(current, name))
+        if old != new and not (before is None and new in _INITIAL):
+            yield name, old, new
+
+
+def _as_text(value: object) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return None if value is None else str(value)
+
+
+_HISTORY = pa.list_(pa.struct([pa.field("status", _TEXT), pa.field("at", INSTANT)]))
+
+LOANS = OutputTable[Followed](
+    reference=(_TEXT, lambda loan: loan.record.reference),
+    customer_id=(_TEXT, lambda loan: loan.record.customer_id),
+    product_id=(WORD, lambda loan: loan.record.product_id),
+    state=(WORD, lambda loan: str(loan.state)),
+    status=(WORD, lambda loan: loan.seen.status),
+    status_at=(
+        INSTANT,
+        lambda loan: loan.record.status_history[-1]["at"] if loan.record.status_history else None,
+    ),
+    **{name: (NAIRA, attrgetter(f"seen.{name}")) for name in _AMOUNTS},
+    reject_reason=(_TEXT, lambda loan: loan.seen.reject_reason),
+    can_request=(_YES_OR_NO, lambda loan: loan.seen.can_request),
+    can_cancel=(_YES_OR_NO, lambda loan: loan.seen.can_cancel),
+    offered_at=(INSTANT, lambda loan: loan.record.offered_at),
+    asked_at=(INSTANT, lambda loan: loan.record.followed_at),
+    closed_at=(INSTANT, lambda loan: loan.record.closed_at),
+    history=(_HISTORY, lambda loan: loan.record.status_history),
+    batch=(WORD, lambda loan: loan.record.batch),
+    screening_run_id=(WORD, lambda loan: loan.record.source_run_id),
+    offer_run_id=(WORD, lambda loan: loan.record.run_id),
+)
+
+LOAN_CHANGES = OutputTable[LoanChange](
+    customer=(_TEXT, lambda change: change.offer.customer.hex()),
+    reference=(_TEXT, lambda change: change.offer.reference),
+    product_id=(WORD, lambda change: change.offer.product_id),
+    field=(WORD, lambda change: change.name),
+    old=(_TEXT, lambda change: change.old),
+    new=(_TEXT, lambda change: change.new),
+    previous_at=(INSTANT, lambda change: change.view.before_at),
+    seen_at=(INSTANT, lambda change: change.view.at),
+    batch=(WORD, lambda change: change.offer.batch),
+    run_id=(WORD, lambda change: change.view.run_id),
+)

@@ -23,7 +23,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from nightscreen.client.wire import Scope
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import Consents, keep_figures, live_figures
-from nightscreen.operations.transactions.records import PullStore, load_fields
+from nightscreen.operations.pulled_records import MONEY, PullStore, load_fields
 from nightscreen.policy.engine import locked_connection
 from nightscreen.schemas.clock import instant_text, to_instant
 from nightscreen.schemas.consented import KEPT, CashFigures, GrantState, PulledKind
@@ -34,7 +34,6 @@ from nightscreen.schemas.shipped import DATA, read_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from duckdb import DuckDBPyConnection
 
@@ -146,41 +145,23 @@ def _phrase_pattern(phrase: str) -> str:
     return plain.replace("#", "[0-9]+").replace("*", "[A-Z0-9]*")
 
 
-def load_narrations(path: Path | None = None) -> Narrations:
-    """Return the rules of `data/narrations.toml`, or of a file like it.
-
-    Raises:
-        SettingsError: it cannot be read, has a mistake, or a rule uses a sensitive word; the text
-            names file and line.
-    """
-    return read_model(path or NARRATIONS, Narrations)
-
-
 # --- figures ---
 
 DEFINITIONS: Final = DATA / "features.sql"
 MEMORY: Final = "512MB"  # enough for a block of `write_cash_flow`; nothing is spilled to disk
 
+_TEXT: Final = pa.string()
 TRANSACTIONS: Final = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("customer_id", "account_number", "currency")),
-        *(pa.field(name, pa.decimal128(38, 6)) for name in ("amount", "balance")),
-        *(pa.field(name, pa.string()) for name in ("entry_type", "transaction_type", "status")),
-        *(pa.field(name, pa.string()) for name in ("narration", "reference")),
-        *(pa.field(name, INSTANT) for name in ("transaction_date", "deleted_on")),
-    ]
+    dict.fromkeys(("customer_id", "account_number", "currency"), _TEXT)
+    | dict.fromkeys(("amount", "balance"), MONEY)
+    | dict.fromkeys(("entry_type", "transaction_type", "status", "narration", "reference"), _TEXT)
+    | dict.fromkeys(("transaction_date", "deleted_on"), INSTANT)
 )
 """The columns of typed transactions that are used. Of equal instants the newer comes first."""
-CUSTOMERS: Final = pa.schema(
-    [pa.field("customer_id", pa.string()), pa.field("checked_at", INSTANT)]
-)
+CUSTOMERS: Final = pa.schema({"customer_id": _TEXT, "checked_at": INSTANT})
 ACCOUNTS: Final = pa.schema(
-    [
-        *(pa.field(name, pa.string()) for name in ("customer_id", "account_number")),
-        *(pa.field(name, pa.string()) for name in ("account_name", "currency")),
-        pa.field("balance", pa.decimal128(38, 6)),
-        *(pa.field(name, INSTANT) for name in ("last_balance_time", "deleted_on")),
-    ]
+    dict.fromkeys(("customer_id", "account_number", "account_name", "currency"), _TEXT)
+    | {"balance": MONEY, "last_balance_time": INSTANT, "deleted_on": INSTANT}
 )
 """The columns of typed linked accounts that are used."""
 NO_ACCOUNTS: Final = ACCOUNTS.empty_table()
@@ -219,7 +200,8 @@ class CashFlow:
         except (OSError, UnicodeDecodeError) as error:
             raise SettingsError(f"{path} cannot be read: {error}") from None
         narrations = settings.own_table("narrations")
-        cash_flow = cls(load_narrations(narrations), definitions, str(path))
+        rules = read_model(narrations or NARRATIONS, Narrations)
+        cash_flow = cls(rules, definitions, str(path))
         if narrations is not None or path != DEFINITIONS:  # find mistakes before any call is made
             cash_flow.features(TRANSACTIONS.empty_table(), CUSTOMERS.empty_table())
         return cash_flow
@@ -526,7 +508,8 @@ def _consenting(
             continue
         answered: Pulled | None = each
         if each.pulled is not PulledKind.TRANSACTION:
-            answered = store.last_stored(each.customer, PulledKind.TRANSACTION)
+            with run.journal.database.reading() as connection:
+                answered = store.last_stored(connection, each.customer, PulledKind.TRANSACTION)
         checked_at = None if answered is None else answered.answered_at
         if checked_at is not None:
             scopes = (Scope.TRANSACTION_LIST, Scope.BANK_ACCOUNT_LIST)

@@ -1,9 +1,13 @@
-"""Confirming BVN consent: send the service one-time passwords from a file or typed under a link.
+"""BVN consent in two calls: the customer is sent a one-time password, which confirms the request.
 
-The service charges for this call. A password is held in memory only, until it is sent: no issue,
-quarantine or repr contains one. A wrong password, or one whose answer was lost, is never sent again
-automatically. Links are signed with a key of the journal, and not stored. A link ends with its
-request, after a time limit, or after too many wrong passwords.
+A customer gets one request, a second one only with `again`. Consent is checked as for the ecosystem
+lookup, when the file is read and again before sending. A call whose answer was lost is never
+repeated automatically.
+
+The service charges for the second call. A password comes from a file, or is typed under a link. It
+is held in memory only, until it is sent: no issue, quarantine or repr contains one. A wrong
+password is never sent again. Links are signed with a key of the journal, and not stored. A link
+ends with its request, after a time limit, or after too many wrong passwords.
 """
 
 from __future__ import annotations
@@ -14,46 +18,379 @@ from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from nightscreen.client import wire
+from nightscreen.client.response_parser import parse_answer
+from nightscreen.client.response_rules import FailureReason
 from nightscreen.journal import journal_of
-from nightscreen.operations.bvn.states import (
-    BvnRun,
-    lines_of,
-    recover_requests,
-    requests_of,
-    write_bvns,
-)
-from nightscreen.operations.consents.links import read_signed, signed
+from nightscreen.journal.schema import records
+from nightscreen.operations.bvn_table import BvnLine, requests_of, write_bvns
+from nightscreen.operations.consent_links import read_signed, signed
 from nightscreen.operations.person_run import (
     FAILED,
     PENDING,
-    Recorded,
+    P,
+    Person,
+    RecordRun,
     ReportParts,
+    T,
+    quote,
     single_call,
 )
+from nightscreen.planning.eligibility import consent_column, consent_ends
 from nightscreen.reading.columns import fold
+from nightscreen.reading.date_orders import DateOrders
+from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.schemas.bvn import BvnRequest, BvnState, ConfirmBvns, Doubt
-from nightscreen.schemas.checks import Operation
-from nightscreen.schemas.clock import span_micros, system_clock
+from nightscreen.runs.intake import Intake
+from nightscreen.schemas.answers import BvnStarted
+from nightscreen.schemas.bvn import (
+    OPEN_STATES,
+    UNDER_WAY,
+    BvnRequest,
+    BvnState,
+    ConfirmBvns,
+    Doubt,
+    RequestBvns,
+)
+from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
+from nightscreen.schemas.clock import span_micros, system_clock, to_instant
+from nightscreen.schemas.columns import NAME_FIELDS, Flaw
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
-from nightscreen.schemas.rows import RefusedRow, SourceColumn
+from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
+from nightscreen.schemas.stops import TEST_MODE
 from nightscreen.values.issues import bare_digits, is_absent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import pyarrow as pa
 
     from nightscreen.calling.caller import Caller
     from nightscreen.calling.lookup_task import LookupTask
     from nightscreen.client.transport import Transport
     from nightscreen.config.settings import BvnConsent, Settings
     from nightscreen.journal import Journal
+    from nightscreen.operations.person_run import CallEnd
     from nightscreen.reading.open_file import TableSource
     from nightscreen.schemas.clock import Clock
+    from nightscreen.schemas.requests import Request
+
+# --- how a call changes a request ---
+
+_MASKS = frozenset("*•xX#")
+_SHOWN_FIRST, _SHOWN_LAST = 4, 3  # characters of a phone number: `+234` and the last three digits
+_AFTER_START = {
+    FailureReason.UNREACHABLE.value: BvnState.UNREACHABLE,
+    FailureReason.WRONG_CONTACT.value: BvnState.WRONG_CONTACT,
+}
+_AFTER_FINISH = {
+    FailureReason.OTP_WRONG.value: BvnState.WRONG_OTP,
+    FailureReason.OTP_EXPIRED.value: BvnState.EXPIRED,
+    FailureReason.OTP_UNASKED.value: BvnState.EXPIRED,
+}
+"""A request's state by the reason why its call was refused."""
+
+
+def after_start(request: BvnRequest, end: CallEnd | None) -> BvnRequest | None:
+    """Return a request in the state `requested` after its first call; None if nothing was sent."""
+    if end is None:
+        return None
+    contact = end.contact
+    if end.body:  # it has the contact to which the password was sent
+        answer = parse_answer(Operation.BVN_START, end.body)
+        contact = answer.masked_contact if isinstance(answer, BvnStarted) else None
+    ended: dict[str, Any] = {"masked_contact": masked(contact)}
+    if end.is_answered:
+        cost_micro = request.cost_micro + (end.cost_micro or 0)
+        ended |= {"state": BvnState.AWAITING_OTP, "cost_micro": cost_micro}
+    elif end.is_lost:
+        ended = {"doubt": Doubt.START, "trouble": end.trouble}
+    elif state := _AFTER_START.get(end.trouble or ""):
+        ended |= {"state": state, "trouble": end.trouble, "settled_at": end.settled_at}
+    else:
+        return None
+    return request.model_copy(update=ended)
+
+
+def after_finish(request: BvnRequest, end: CallEnd | None) -> BvnRequest:
+    """Return a request after its second call.
+
+    Another password may be sent if this one was wrong, which is counted, or was not sent. A call
+    whose answer was lost may have used the password up and been charged.
+    """
+    ended: dict[str, Any] = {"finishing": None}
+    if end is not None:
+        state = _AFTER_FINISH.get(end.trouble or "")
+        ended["trouble"] = end.trouble
+        if end.is_answered or end.is_lost or state:
+            ended |= {"finish_run_id": request.finishing, "doubt": None}
+        if end.is_answered:
+            ended |= {"state": BvnState.CONFIRMED, "settled_at": end.settled_at}
+            ended["cost_micro"] = request.cost_micro + (end.cost_micro or 0)
+        elif end.is_lost:
+            ended |= {"doubt": Doubt.FINISH, "attempts": request.attempts + 1}
+        elif state:
+            ended |= {"state": state, "settled_at": end.settled_at}
+            ended["attempts"] = request.attempts + 1
+    return request.model_copy(update=ended)
+
+
+def masked(contact: str | None) -> str | None:
+    """Return a contact as the service masked it; if the service did not, mask it here."""
+    if contact is None or _MASKS & set(contact):
+        return contact
+    name, at, host = contact.partition("@")
+    if at:
+        return f"{name[:1]}***@{host}"
+    return f"{contact[:_SHOWN_FIRST]}***{contact[-_SHOWN_LAST:]}"
+
+
+def recover_requests(journal: Journal, settings: BvnConsent, run_id: str = "") -> None:
+    """Recover calls whose process died, and abandon requests that have waited too long.
+
+    Args:
+        journal: where the requests are.
+        settings: how long a request may wait.
+        run_id: a run that is being resumed or closed: none of its calls is under way.
+    """
+    BvnRun.recover_dead_calls(journal, run_id)
+    requests, now = requests_of(journal), journal.clock()
+    waiting = records.c.state.in_([*OPEN_STATES, UNDER_WAY])
+    asked_before = records.c.created_at < now - span_micros(settings.abandon_after)
+    for each in requests.select(waiting, asked_before):
+        if each.finishing is None:
+            abandoned = {"state": BvnState.ABANDONED, "settled_at": now}
+            requests.replace(each.model_copy(update=abandoned), each, now)
+
+
+class BvnRun(RecordRun[P, T]):
+    """A run of either stage: requests or confirmations."""
+
+    kind = SubjectKind.BVN
+    model, under_way = BvnRequest, UNDER_WAY
+
+    @staticmethod
+    def made_by(record: BvnRequest) -> tuple[str, Operation]:
+        """Return the id of the run that makes the first or the second call, and which it is."""
+        if record.finishing:
+            return record.finishing, Operation.BVN_FINISH
+        return record.run_id, Operation.BVN_START
+
+    @staticmethod
+    def after(_journal: Journal, end: CallEnd | None, record: BvnRequest) -> BvnRequest | None:
+        """Return a request after its first or its second call."""
+        return after_finish(record, end) if record.finishing else after_start(record, end)
+
+    def recover(self) -> None:
+        """Recover dead calls, those of this run included, and abandon old requests."""
+        run = self.run
+        recover_requests(run.journal, run.settings.bvn_consent, run.run_id)
+
+    def consented(self, caller: Caller, request: BvnRequest, sent: Request) -> LookupTask:
+        """Return a call about a request's BVN, under the customer's consent."""
+        return caller.task(
+            sent,
+            kind=self.kind,
+            subject=request.subject,
+            consent_reference=request.consent_reference,
+            consent_ends_at=request.consent_ends_at,
+        )
+
+
+# --- the first call ---
+
+REPEATED = (
+    "bvn_repeated",
+    "Another row with this BVN is asked, and a second password would undo the first. Whose is it?",
+)
+SUPERSEDED = (
+    "bvn_asked_elsewhere",
+    "Another customer's request for this BVN is open, and a second password would undo it.",
+)
+
+
+@dataclass(slots=True, kw_only=True)
+class Requested(Person):
+    """One row of the file; its state is a `NoAnswer`, or empty if it has a request."""
+
+    line: int
+    customer_id: str
+    draft: BvnRequest | None  # the request to make; None if none can be made for the row
+
+
+def open_customers(parameters: RequestBvns) -> TableSource:
+    """Open the file of customers.
+
+    Raises:
+        InputError: no file was named, or it cannot be read.
+    """
+    if not parameters.input:
+        raise InputError("no input file was given; name a CSV, XLSX or Parquet file of customers")
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    return open_source(Path(parameters.input), mapping=mapping)
+
+
+class BvnRequests(BvnRun[RequestBvns, Requested]):
+    """A run that makes the service send each customer a one-time password."""
+
+    flow, name = "request_bvns", "request-bvns"
+    operation = Operation.BVN_START
+
+    @classmethod
+    def identify(cls, parameters: RequestBvns, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - as of every kind
+        """Return the batch name and the digest of the file."""
+        path = open_customers(parameters).path
+        return parameters.batch or batch_name(path), file_digest(path)
+
+    def load_people(self) -> list[Requested]:
+        """Read the customers; write quarantine; check eligibility and consent of each row."""
+        run, source = self.run, open_customers(self.parameters)
+        orders = DateOrders(source, run.journal.runs.date_order(run.batch))
+        intake = Intake(source.header, orders=orders)
+        people: list[Requested] = []
+        refused: list[RefusedRow] = []
+        problems: list[Problem] = []
+        for batch in source.batches():
+            result = intake.take(batch)
+            refused += result.refused
+            problems += result.problems
+            people += self._people(result.rows)
+        self.rows_read, self.rows_refused = len(people) + len(refused), len(refused)
+        problems += self._choose(people)
+        with run.folder.findings(source.header.columns) as write:
+            write(refused, sorted(problems, key=lambda problem: problem.line))
+        return people
+
+    def _people(self, rows: pa.RecordBatch) -> Iterator[Requested]:
+        if not rows.num_rows:
+            return
+        run, now, names = self.run, self.run.clock(), self.run.journal.pseudonyms
+        lawful = consent_column(rows, at=to_instant(now)).to_pylist()
+        spans = zip(rows.to_pylist(), lawful, consent_ends(rows).tolist(), strict=True)
+        for row, is_lawful, ends_at in spans:
+            state, held = _judge(row, self.parameters.contact, lawful=is_lawful)
+            person = Requested(
+                line=row["line"],
+                customer_id=row["customer_id"],
+                customer=names.customers_anywhere([row["customer_id"]]),
+                subject=b"" if held is None else names.subject(self.kind.value, held["bvn"]),
+                draft=None,
+                state=state,
+            )
+            if held is not None:
+                person.draft = BvnRequest(
+                    customer=person.customer,
+                    subject=person.subject,
+                    batch=run.batch,
+                    run_id=run.run_id,
+                    consent_reference=row["consent_reference"],
+                    consent_ends_at=ends_at if is_lawful else now,
+                    state=BvnState.REQUESTED,
+                    at=now,
+                    **held,
+                )
+            yield person
+
+    def _choose(self, people: list[Requested]) -> Iterator[Problem]:
+        """Leave pending only people without a request, and those who need a second one.
+
+        A second request is made with `again`, or if the first was refused for its contact and the
+        file now has another. A row's consent, ended or renewed, also updates its earlier request.
+        Yields the problems of rows whose BVN another row or customer is being asked for.
+        """
+        again = self.parameters.again
+        known = self.newest({each.customer for each in people})
+        for each in people:
+            draft, earlier = each.draft, known.get(each.customer)
+            if draft is None or earlier is None or earlier.subject != each.subject:
+                continue
+            names = ("consent_reference", "consent_ends_at")
+            renewed = earlier.model_copy(update={name: getattr(draft, name) for name in names})
+            if renewed != earlier:
+                self.records.put([renewed], self.run.clock())
+            is_ours = earlier.run_id == self.run.run_id or earlier.finishing
+            was_wrong = earlier.state is BvnState.WRONG_CONTACT
+            corrected = was_wrong and draft.contact != earlier.contact
+            if each.state == PENDING and (is_ours or not (again or corrected)):
+                each.state = ""
+        pending = [each for each in people if each.state == PENDING]
+        requests = self.records.of_subjects({each.subject for each in pending})
+        open_elsewhere = {
+            each.subject: each.customer for each in requests if each.state in OPEN_STATES
+        }
+        first_in_file: dict[bytes, bytes] = {}
+        for each in pending:
+            problem = None
+            if first_in_file.setdefault(each.subject, each.customer) != each.customer:
+                problem = REPEATED
+            elif not again and open_elsewhere.get(each.subject, each.customer) != each.customer:
+                problem = SUPERSEDED
+            if problem is not None:
+                each.state = NoAnswer.INELIGIBLE.value
+                yield Problem(each.line, "bvn", *problem, Action.INVALID)
+
+    def apply_record(self, person: Requested, record: BvnRequest | None) -> None:
+        """Set the newest request for the row's BVN; a request of this run is not repeated."""
+        if record is not None and record.subject != person.subject:
+            record = None
+        person.record = record
+        if person.state == PENDING and record is not None and record.run_id == self.run.run_id:
+            person.state = ""
+
+    def intent(self, person: Requested) -> BvnRequest | None:
+        """Return the request, dated now."""
+        return person.draft and person.draft.model_copy(update={"at": self.run.clock()})
+
+    def call(self, caller: Caller, person: Requested) -> LookupTask:
+        """Return the call that makes the service send a password."""
+        request = person.record
+        return self.consented(caller, request, wire.bvn_start(request.bvn, request.contact))
+
+    def write(self) -> ReportParts:
+        """Write the table of requests."""
+        states = write_bvns(self.run, list(map(self._line, self.people)))
+        waiting = states.get(BvnState.AWAITING_OTP, 0) + states.get(BvnState.REQUESTED, 0)
+        return ReportParts(states, {"states": states}, {"to_come": self._to_come(waiting)})
+
+    def _line(self, row: Requested) -> BvnLine:
+        why, request = row.state or PENDING, row.record
+        if why == PENDING and request is not None:
+            why = ""
+        elif why in {PENDING, FAILED} and self.run.stops.ending()[0] == TEST_MODE:
+            why = NoAnswer.TEST_MODE.value
+        link = None if request is None else link_for(self.run.journal, self.run.settings, request)
+        return BvnLine(row.customer_id, self.run.batch, request, why, link)
+
+    def quoted_more(self) -> dict[str, Any]:
+        """Return the expected cost of the confirmations, which is where the service charges."""
+        return {"to_come": self._to_come(len(self.due()))}
+
+    def _to_come(self, calls: int) -> dict[str, str | None]:
+        return quote(self.run, Operation.BVN_FINISH, self.kind, calls).in_naira()
+
+
+def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, dict[str, Any] | None]:
+    """Return a row's state, `PENDING` or the first reason against a request, and its data."""
+    usable = {
+        "phone": None if row["flaws"] & Flaw.PHONE else row["phone"],
+        "email": None if row["flaws"] & Flaw.EMAIL else row["email"],
+    }
+    first, second = (contact, "email" if contact == "phone" else "phone")
+    chosen = usable[first] or usable[second]
+    if not row["bvn"] or not (row["phone"] or row["email"]):
+        return NoAnswer.INELIGIBLE.value, None
+    if row["flaws"] & Flaw.BVN or not chosen:
+        return NoAnswer.INVALID.value, None
+    held = {name: row[name] for name in ("customer_id", "bvn", "date_of_birth", *NAME_FIELDS)}
+    held |= {"contact": chosen, "phone": usable["phone"]}
+    return PENDING if lawful else NoAnswer.REFUSED.value, held
+
+
+# --- the second call ---
 
 OTP_HEADINGS = frozenset(
     {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}
@@ -95,6 +432,7 @@ _ENDED = {
     BvnState.WRONG_CONTACT: "request_wrong_contact",
     BvnState.ABANDONED: "request_abandoned",
 }
+_UNVERIFIED = {"no_request", "otp_malformed"}  # the columns may be swapped
 _DIGITS = re.compile(r"[0-9]+")
 
 
@@ -108,17 +446,15 @@ class OtpFile:
     refused: list[RefusedRow] = field(default_factory=list)
 
     def refuse(self, line: int, customer_id: str, column: str, code: str) -> None:
-        """Refuse a row."""
+        """Refuse a row; an unverified customer_id that could be a password is not shown."""
+        if code in _UNVERIFIED and tidy_otp(customer_id, self.digits):
+            customer_id = ""
         hint = HINTS.get(code, BROKEN).format(digits=self.digits)
         self.refused.append(RefusedRow(line, column, code, hint, (customer_id,)))
 
-    def shown(self, customer_id: str) -> str:
-        """Return an unverified customer_id for the quarantine, empty if it could be a password."""
-        return "" if tidy_otp(customer_id, self.digits) else customer_id
-
 
 @dataclass(slots=True, kw_only=True)
-class SuppliedOtp(Recorded):
+class SuppliedOtp(Person):
     """One customer's password, held in memory only and deleted once it was sent."""
 
     record: BvnRequest
@@ -173,7 +509,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
         for customer_id, (line, otp) in file.supplied.items():
             request = known.get(customers[customer_id])
             if request is None:
-                file.refuse(line, file.shown(customer_id), "customer_id", "no_request")
+                file.refuse(line, customer_id, "customer_id", "no_request")
                 continue
             self._batches.add(request.batch)
             if request.finish_run_id == run.run_id and request.finishing is None:
@@ -208,7 +544,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
 
     def call(self, caller: Caller, person: SuppliedOtp) -> LookupTask:
         """Return the call that sends the password; the password is not stored."""
-        finish = wire.bvn_finish(person.record.held.bvn, person.otp)
+        finish = wire.bvn_finish(person.record.bvn, person.otp)
         return self.consented(caller, person.record, finish)
 
     def discard_secrets(self) -> None:
@@ -221,7 +557,10 @@ class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
 
         It also shows those who supplied no password.
         """
-        states = write_bvns(self.run, lines_of(self.run.journal, self._batches))
+        asked = requests_of(self.run.journal).select(records.c.batch.in_(sorted(self._batches)))
+        newest = {each.customer: each for each in asked}.values()
+        lines = [BvnLine(each.customer_id, each.batch, each) for each in newest]
+        states = write_bvns(self.run, lines)
         return ReportParts(states, {"states": states})
 
 
@@ -299,8 +638,8 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
             file.supplied[customer_id] = line, otp
         elif not text or is_absent(bare_digits(text)):
             file.refuse(line, customer_id, "otp", "otp_missing")
-        else:  # columns may be swapped
-            file.refuse(line, file.shown(customer_id), "otp", "otp_malformed")
+        else:
+            file.refuse(line, customer_id, "otp", "otp_malformed")
     return file
 
 
@@ -345,16 +684,11 @@ _STATE_OF_REFUSAL = {
 """The link's state by the code of `refusal`; `CLOSED` for any other code."""
 
 
-def token_for(journal: Journal, request: BvnRequest) -> str:
-    """Return the token of a request's link."""
-    return signed(journal, _LINK, request.key)
-
-
 def link_for(journal: Journal, settings: Settings, request: BvnRequest) -> str:
     """Return a request's link: an address on the portal, or its path if no host is configured."""
     parts = urlsplit(settings.portal_url or settings.redirect_uri)
     host = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
-    return f"{host}{PATH}{token_for(journal, request)}"
+    return f"{host}{PATH}{signed(journal, _LINK, request.key)}"
 
 
 def resolve_link(journal: Journal, settings: Settings, token: str) -> LinkView:
@@ -377,7 +711,7 @@ def _resolve(
 def view(request: BvnRequest, settings: Settings, now: int) -> LinkView:
     """Return the state of a request's link at an instant in microseconds."""
     limits = settings.bvn_consent
-    contact = request.held.masked_contact
+    contact = request.masked_contact
     left = max(0, limits.otp_attempts - request.attempts)
     state = OtpLinkState.WRONG_OTP if request.state is BvnState.WRONG_OTP else OtpLinkState.OPEN
     if code := refusal(request, limits, now):
@@ -424,7 +758,7 @@ async def accept_otp(
         supplied = supplied_otp(request, digits)
         await confirmations.ask_person(caller, supplied)
     if supplied.task is None:
-        return LinkView(OtpLinkState.BUSY, request.held.masked_contact)
+        return LinkView(OtpLinkState.BUSY, request.masked_contact)
     if supplied.state in {PENDING, FAILED}:
-        return LinkView(OtpLinkState.UNAVAILABLE, request.held.masked_contact)
+        return LinkView(OtpLinkState.UNAVAILABLE, request.masked_contact)
     return view(supplied.record, settings, clock())

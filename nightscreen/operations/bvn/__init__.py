@@ -1,1 +1,0 @@
-"""BVN consent by one-time password: requests, confirmations and the confirmed details."""

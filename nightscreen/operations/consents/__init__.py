@@ -1,1 +1,0 @@
-"""Consent of customers to share their transactions: links, codes and grants."""

@@ -1,1 +1,0 @@
-"""Loan offers, tracking of loans, and the import of a loan book."""

@@ -1,1 +1,0 @@
-"""Transactions and accounts of customers who consented: pull, compare, store; cash flow."""
