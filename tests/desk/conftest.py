@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.desk.office import Office
+from tests.desk.office import Office, office_over
 from tests.screening import CONSENT, World, customer
 
 BRANCHES = ("Lagos", "Kano", "Ibadan")
@@ -43,11 +42,19 @@ def screened(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def quoted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A HOME and an output folder where one run waits for approval, as asked for by Ada."""
+    folder = tmp_path_factory.mktemp("quoted")
+    with Office(folder) as office:
+        wait_for_approval(office, "Ada")
+    return folder
+
+
 @pytest.fixture
 def bank(screened: Path, tmp_path: Path) -> Iterator[Office]:
-    """A desk over a copy of the two nights' journal; the runs' folders are shared."""
-    shutil.copytree(screened / "home", tmp_path / "home")
-    with Office(tmp_path) as office:
+    """A desk over a copy of the two nights' journal."""
+    with office_over(screened, tmp_path) as office:
         yield office
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Self
@@ -138,6 +140,14 @@ class Office:
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""
         return [each["action"] for each in reversed(self.context.audit.find())]
+
+
+@contextmanager
+def office_over(night: Path, folder: Path) -> Iterator[Office]:
+    """Give a desk in a folder over a copy of a night's journal; the runs' folders are shared."""
+    shutil.copytree(night / "home", folder / "home")
+    with Office(folder) as office:
+        yield office
 
 
 @dataclass

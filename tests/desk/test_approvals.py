@@ -15,15 +15,13 @@ from nightscreen.ops.vitals import FOLDER
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from tests.begun import begin_run
-from tests.desk.conftest import wait_for_approval
-from tests.desk.office import Office
+from tests.desk.office import Office, office_over
 
 
 @pytest.fixture
-def office(tmp_path: Path) -> Iterator[Office]:
+def office(quoted: Path, tmp_path: Path) -> Iterator[Office]:
     """A desk where one run waits for approval."""
-    with Office(tmp_path) as office:
-        wait_for_approval(office, "Ada")
+    with office_over(quoted, tmp_path) as office:
         yield office
 
 

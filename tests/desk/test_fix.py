@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from html import unescape
@@ -24,7 +23,7 @@ from nightscreen.reading.open_file import open_source
 from nightscreen.runs.corrections import keep_to_correct
 from nightscreen.schemas.rows import Header
 from nightscreen.schemas.uploads import Correction, RowToCorrect
-from tests.desk.office import Browser, Office
+from tests.desk.office import Browser, Office, office_over
 from tests.screening import CONSENT, Night, World, customer
 
 CELL = re.compile(r'<input name="c(\d+)\.(\d+)" value="([^"]*)" aria-label="([^"]+), line (\d+)"')
@@ -66,9 +65,8 @@ def refused(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def bank(refused: Path, tmp_path: Path) -> Iterator[Office]:
-    """A desk over a copy of that night's journal; the run's folder is shared."""
-    shutil.copytree(refused / "home", tmp_path / "home")
-    with Office(tmp_path) as office:
+    """A desk over a copy of that night's journal."""
+    with office_over(refused, tmp_path) as office:
         yield office
 
 
@@ -236,12 +234,18 @@ def half_read() -> list[dict[str, str]]:
     return people
 
 
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A HOME and an output folder of that file's night."""
+    folder = tmp_path_factory.mktemp("taken")
+    World(folder).screen(half_read(), batch="portfolio", checks=["karma", "bank_account"])
+    return folder
+
+
 @pytest.fixture
-def half(tmp_path: Path) -> Iterator[Office]:
+def half(taken: Path, tmp_path: Path) -> Iterator[Office]:
     """A desk over a night in which five of six rows have a value that was not understood."""
-    checks = ["karma", "bank_account"]
-    World(tmp_path).screen(half_read(), batch="portfolio", checks=checks)
-    with Office(tmp_path) as office:
+    with office_over(taken, tmp_path) as office:
         yield office
 
 

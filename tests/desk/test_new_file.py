@@ -363,15 +363,14 @@ def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
     assert found[5:] == ["K-2", "+2348031234568", "<del>12-50</del> dropped", "GTBank", ""]
 
 
-@pytest.mark.parametrize("name", ["c0ffee" * 5 + "ab", "a08031234567" + "b" * 20])
 def test_run_of_an_upload_is_asked_for_by_who_brought_it_and_a_refusal_removes_the_file(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever brought the file asked for it; who refuses sends the file away at once.
 
-    Ids of uploads are drawn, and none may look like somebody's phone number.
+    Also where the id drawn for the upload looks like somebody's phone number.
     """
-    chosen = SimpleNamespace(token_hex=lambda _: name)
+    chosen = SimpleNamespace(token_hex=lambda _: "a08031234567" + "b" * 20)
     monkeypatch.setattr("nightscreen.desk.uploads.secrets", chosen)
     with Office(tmp_path) as office:
         analyst = office.browser("analyst", name="Ada")

@@ -4,51 +4,37 @@ from __future__ import annotations
 
 from urllib.parse import quote, urlencode
 
-import pytest
-
 from nightscreen.schemas.users import Role
 from tests.begun import begin_run
 from tests.desk.conftest import wait_for_approval
-from tests.desk.office import Browser, Office
+from tests.desk.office import Office
+from tests.desk.test_pages import newest
 from tests.screening import World
 
 ODD = ("\0", "1e999", "9" * 5000, "²")
 STOPPED = "20260301-230000-a1b2c3"
 
 
-@pytest.fixture
-def office(bank: Office) -> Office:
-    """A desk with two nights, a run that waits for approval, and one that was stopped."""
+def test_no_odd_value_ends_in_a_fault(bank: Office) -> None:
+    """In any field of a form, in the path of an address, and in what is asked for after it.
+
+    There are two nights, a run that waits for approval, and one that was stopped.
+    """
+    run = newest(bank)
     wait_for_approval(bank, "somebody else")
     path = World(bank.folder).write([{"customer_id": "C1"}], "stopped.csv")
     parameters = {"input": str(path), "batch": "stopped", "output": str(bank.context.output)}
     begin_run(bank.journal, STOPPED, batch="stopped", parameters=parameters)
     bank.journal.runs.finish(STOPPED, state="stopped", stop_reason="budget", report={})
-    return bank
-
-
-def everybody(office: Office) -> Browser:
-    """Return the browser of somebody who may do everything."""
-    browser = office.browser(*Role, name="ada")
+    browser = bank.browser(*Role, name="ada")
     assert browser.get("/users").status_code == 200
-    return browser
-
-
-def completed(office: Office) -> str:
-    """Return a run that has rows."""
-    return next(r.run_id for r in office.journal.runs.newest(limit=10) if r.state == "completed")
-
-
-def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
-    """Amounts, numbers, days and names, with what no number, day or name is."""
-    browser, run = everybody(office), completed(office)
     row = {"run": run, "batch": "portfolio", "customer_id": "C1"}
     forms: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         "/new/applicant": (
             {"customer_id": "C900", "bvn": "22212345678", "check": "karma", "do": "quote"},
             ("customer_id", "bvn", "date_of_birth", "exposure", "consented_at", "max_spend"),
         ),
-        f"/approvals/{office.waiting}": (
+        f"/approvals/{bank.waiting}": (
             {"do": "approve", "max_spend": "none"},
             ("max_spend", "seen"),
         ),
@@ -76,11 +62,6 @@ def test_no_field_of_a_form_ends_in_a_fault(office: Office) -> None:
         answer = browser.ask("POST", "/new", data={"max_spend": odd}, files=files)
         assert answer.status_code == status
     assert "write naira such as" in browser.post(f"{answer.headers['location']}/quote").text
-
-
-def test_no_part_of_an_address_ends_in_a_fault(office: Office) -> None:
-    """Neither what stands in the path nor what is asked for after it."""
-    browser, run = everybody(office), completed(office)
     asked = {
         "/runs": ("page",),
         f"/runs/{run}": ("resumed", "stands"),

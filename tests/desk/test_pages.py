@@ -27,7 +27,6 @@ from nightscreen.results.enriched import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.contests import CustomerAction, SentNotice
-from nightscreen.schemas.shipped import DATA
 from tests.begun import begin_run
 from tests.desk.conftest import borrowers
 from tests.desk.office import Office
@@ -233,13 +232,13 @@ def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
 
 def test_check_is_asked_again_without_the_runs_other_choices(bank: Office) -> None:
     """A shadow policy whose file is gone stands in nobody's way: one customer is not compared."""
-    shadow = bank.folder / "try.toml"
-    shadow.write_bytes((DATA / "policy.toml").read_bytes())
-    choices = {"shadow": str(shadow), "karma_stop_at_first": True, "merge_rows": True}
-    night = World(bank.folder).screen(borrowers(3), batch="shadowed", **choices)
-    shadow.unlink()
+    run = bank.journal.runs.newest(limit=1)[0]
+    choices = {"shadow": "gone.toml", "karma_stop_at_first": True, "merge_rows": True}
+    parameters = {**run.parameters, **choices}
+    begin_run(bank.journal, "shadowed", batch=run.batch, folder=run.folder, parameters=parameters)
+    bank.journal.runs.finish("shadowed", state=run.state, stop_reason=None, report=run.report or {})
     browser, path = bank.browser("analyst", name="Ada"), "/customers/C1/again"
-    given = {"run": night.report["run_id"], "check": "karma"}
+    given = {"run": "shadowed", "check": "karma"}
     priced = browser.post(path, **given)
     assert priced.status_code == 200, priced.text
     price = re.search(r'name="price" value="([^"]+)"', priced.text)
