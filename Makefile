@@ -1,6 +1,8 @@
 # What this project can do, from a fresh clone with Python 3.11, venv and make.
 .DEFAULT_GOAL := help
 PYTHON ?= python3
+# Modules are compiled when they are first imported, and kept: half of what is installed never is.
+export PYTHONDONTWRITEBYTECODE =
 VENV := .venv
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
@@ -24,11 +26,10 @@ setup: $(STAMP) ## make the virtual environment, with all that checks and tests 
 $(RUNTIME): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or later is needed") if sys.version_info < (3, 11) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) --no-deps --require-hashes -r requirements.lock
+	$(PIP) --no-deps --no-compile --require-hashes -r requirements.lock
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Most of these modules are never imported: those that are, are compiled then.
 $(STAMP): $(RUNTIME) requirements-dev.lock
 	$(PIP) --no-deps --no-compile --require-hashes -r requirements-dev.lock
 	@touch $@
