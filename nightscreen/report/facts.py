@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import csv
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
-from nightscreen.report.format import HISTORY
+from nightscreen.report.format import HISTORY, added
 from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.policy import Decision
@@ -57,10 +57,12 @@ _FEWEST = 5
 _MOST_NAMED = 25
 _LARGEST = 5
 """How many of the largest approvals without a credit history have their amount in the report."""
-_AGE_DAYS = (1, 7, 30, 90, 0)  # the classes of `age_class` in facts.sql; 0 is older than all
+_AGES = {"1": 1, "7": 7, "30": 30, "90": 90, "older": None, "none": None}
+"""The classes of `age` in facts.sql, with their upper end in days."""
 _BLOCK_ROWS = 65_536  # rows read at once, of few columns: bounds memory
 _WIDE = pa.decimal128(38, 2)  # the widest type: any sum of exposures fits
-_NOTHING = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
+_Weight = dict[str, Any]
+_NOTHING: _Weight = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
 _CLAIMED = "karma_amount_in_contention"
 
 
@@ -109,42 +111,136 @@ def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) 
     history. `news` is what changed since each customer's last answered state, None without a
     comparison. The age of evidence is measured at the instant `at`, in microseconds.
     """
-    has_exposure = False
+    has_exposure, claimed = False, "0.00"
+    figures: dict[str, dict[str, _Weight]] = defaultdict(dict)
     with locked_connection() as connection:
         connection.register("portion", _PORTION.empty_table())
         _run(connection, "open", at=at)
         for table in customers:
-            groups = group_columns(table.column_names)
             has_exposure = "exposure" in table.column_names
-            connection.register("portion", _portion(table, groups))
+            connection.register("portion", _portion(table))
             _run(connection, "take")
-            for group in groups:
-                _run(connection, "take group", group=group)
-        _run(connection, "judged")
-        return _figures(connection, has_exposure=has_exposure, compared=compared)
+        for figure, word, weight, naira in _run(connection, "weights"):
+            figures[figure][word] = weight
+            claimed = naira if word == "new_listing" else claimed
+        largest = _run(connection, "largest")
+        groups = _by_column(_run(connection, "groups"))
+    whole = defaultdict(lambda: _NOTHING, figures["whole"])
+    total, fresh, decisions = whole["total"], whole["fresh"], figures["decision"]
+    statuses = {check: figures[f"{check} is"] for check in CHECKS}
+    amounts = {f"decision_{word}": weight for word, weight in decisions.items()}
+    for check, weighed in statuses.items():
+        amounts |= {f"{check}_{word}": weight for word, weight in weighed.items() if word in CAUSES}
+    return {
+        "answers": {check: _rows(weighed) for check, weighed in statuses.items()},
+        "asked": {check: _rows(figures[f"{check} asked"]) for check in CHECKS},
+        "coverage": {"due_rows": whole["due"]["rows"], "answered_rows": whole["answered"]["rows"]},
+        "fresh": {
+            **fresh,
+            "exposure_pct": share_pct(Decimal(fresh["exposure"]), Decimal(total["exposure"])),
+            "rows_pct": share_pct(fresh["rows"], total["rows"]),
+        },
+        "ages": [
+            {"days": days, "evidence": age != "none", **figures["age"].get(age, _NOTHING)}
+            for age, days in _AGES.items()
+        ],
+        "exposure": {
+            "total": total["exposure"],
+            "unknown_rows": total["unknown_rows"],
+            "not_screened": {
+                **whole["not_screened"],
+                "causes": {
+                    each: figures["cause"][each] for each in CAUSES if each in figures["cause"]
+                },
+            },
+            "nothing_to_ask": whole["nothing_to_ask"],
+            **{name: amounts[name]["exposure"] for name in sorted(amounts) if has_exposure},
+        },
+        "decisions": _rows(decisions),
+        "evidence": {word: figures[f"{word} on"] for word in decisions},
+        "largest_without_history": [
+            {"exposure": exposure, "basis": basis} for exposure, basis in largest
+        ],
+        "reasons": [
+            {"decision": word, **reason}
+            for word in decisions
+            for reason in _reasons(figures[f"{word} for"], figures[f"{word} also for"])
+        ],
+        "groups": groups,
+        "news": {
+            "new_listings": {**whole["new_listing"], "in_contention": claimed},
+            "listed_at_first_sight": whole["listed_at_first_sight"],
+            "decisions": {
+                word.value: {
+                    name: figures[name].get(word, _NOTHING) for name in ("turned", "first")
+                }
+                for word in Decision
+            },
+        }
+        if compared
+        else None,
+    }
 
 
-def _portion(table: pa.Table, groups: Mapping[str, str]) -> pa.Table:
+def _rows(weights: Mapping[str, _Weight]) -> dict[str, int]:
+    return {word: weight["rows"] for word, weight in weights.items()}
+
+
+def _reasons(main: Mapping[str, _Weight], further: Mapping[str, _Weight]) -> list[dict[str, Any]]:
+    """Return a decision's reasons, the most frequent main reason first."""
+    reasons = [
+        {
+            "code": code or None,
+            "main": main.get(code, _NOTHING),
+            "further": further.get(code, _NOTHING),
+        }
+        for code in sorted(main.keys() | further.keys())
+    ]
+    return sorted(reasons, key=lambda each: (-each["main"]["rows"], -each["further"]["rows"]))
+
+
+def _by_column(
+    weighed: Iterable[tuple[str, str, str, _Weight]],
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the weights of branches and officers, in order, each in all and by decision."""
+    groups: dict[str, dict[str, dict[str, _Weight]]] = {}
+    for column, decision, name, weight in weighed:
+        groups.setdefault(column, {}).setdefault(name, {})[decision] = weight
+    return {
+        column: [
+            {
+                "name": name,
+                **added(of.values()),
+                "decisions": {word.value: of.get(word, _NOTHING) for word in Decision},
+            }
+            for name, of in names.items()
+        ]
+        for column, names in groups.items()
+    }
+
+
+def _portion(table: pa.Table) -> pa.Table:
     """Return rows in the schema of `_PORTION`."""
     nothing = pa.nulls(table.num_rows)
     values = {name: table[name] for name in table.column_names}
     times = [values.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
     values["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
-    values |= {group: table[name] for group, name in groups.items()}
+    for group, name in group_columns(table.column_names).items():
+        values[group] = pc.fill_null(table[name].cast(pa.string()), "")
     values["previous"] = values.get(":previous", nothing)
     values["change"] = values.get(":change", nothing)
     columns = [values.get(each.name, nothing).cast(each.type) for each in _PORTION]
     return pa.table(columns, schema=_PORTION)
 
 
-@cache
-def _queries() -> dict[str, list[str]]:
-    return read_queries(Path(__file__).with_name("facts.sql"))
-
-
 _VALUES: dict[str, Any] = {
     "checks": ", ".join(name for check in CHECKS for name in _columns_of(check)),
     "statuses": ", ".join(f"{check}_status" for check in CHECKS),
+    "of_checks": ", ".join(
+        f"part('{check} is', {check}_status), "
+        f"part('{check} asked', {check}_status, {check}_source = 'asked')"
+        for check in CHECKS
+    ),
     "causes": list(CAUSES),
     "open": list(OPEN),
     "answered": sorted(ANSWERED),
@@ -153,107 +249,23 @@ _VALUES: dict[str, Any] = {
         f"WHEN status IN ({', '.join(map(repr, statuses))}) THEN '{basis}'"
         for basis, statuses in HISTORY.items()
     ),
+    "groups": ", ".join(GROUPS),
     "fewest": _FEWEST,
     "most_named": _MOST_NAMED,
     "largest": _LARGEST,
-    "decisions": ", ".join(
-        f"weight(cell, decision = '{word.value}') AS {word.value}" for word in Decision
-    ),
 }
 
 
-def _run(connection: DuckDBPyConnection, section: str, **values: object) -> None:
+@cache
+def _queries() -> dict[str, list[str]]:
+    return read_queries(Path(__file__).with_name("facts.sql"))
+
+
+def _run(connection: DuckDBPyConnection, section: str, **values: int) -> list[tuple[Any, ...]]:
+    """Execute the statements of a section, and return the rows of the last one."""
     for statement in _queries()[section]:
         connection.execute(statement.format_map(_VALUES | values))
-
-
-def _select(connection: DuckDBPyConnection, section: str, **values: str) -> list[dict[str, Any]]:
-    (statement,) = _queries()[section]
-    found = connection.execute(statement.format_map(_VALUES | values))
-    names = [name for name, *_ in found.description]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
-
-
-def _figures(
-    connection: DuckDBPyConnection, *, has_exposure: bool, compared: bool
-) -> dict[str, Any]:
-    select = partial(_select, connection)
-    (totals,) = select("totals")
-    total, fresh = totals["total"], totals["fresh"]
-    decisions = {row["decision"]: row for row in select("decisions")}
-    causes = {row["cause"]: row["weight"] for row in select("causes")}
-    statuses = {check: select("statuses", check=check) for check in CHECKS}
-    amounts = {f"decision_{word}": row["weight"] for word, row in decisions.items()}
-    for check, rows in statuses.items():
-        amounts |= {f"{check}_{r['status']}": r["weight"] for r in rows if r["status"] in CAUSES}
-    evidence: dict[str, dict[str, Any]] = {}
-    for row in select("evidence"):
-        evidence.setdefault(row["decision"], {})[row["basis"]] = row["weight"]
-    return {
-        "answers": {
-            check: {row["status"]: row["weight"]["rows"] for row in rows}
-            for check, rows in statuses.items()
-        },
-        "asked": {
-            check: {row["status"]: row["asked"] for row in rows if row["asked"]}
-            for check, rows in statuses.items()
-        },
-        "coverage": {name: totals[name] for name in ("due_rows", "answered_rows")},
-        "fresh": {
-            **fresh,
-            "exposure_pct": share_pct(Decimal(fresh["exposure"]), Decimal(total["exposure"])),
-            "rows_pct": share_pct(fresh["rows"], total["rows"]),
-        },
-        "ages": _ages({row["age"]: row["weight"] for row in select("ages")}),
-        "exposure": {
-            "total": total["exposure"],
-            "unknown_rows": total["unknown_rows"],
-            "not_screened": {
-                **totals["not_screened"],
-                "causes": {cause: causes[cause] for cause in CAUSES if cause in causes},
-            },
-            "nothing_to_ask": totals["nothing_to_ask"],
-            **(
-                {name: amounts[name]["exposure"] for name in sorted(amounts)}
-                if has_exposure
-                else {}
-            ),
-        },
-        "decisions": {word: decisions[word]["weight"]["rows"] for word in sorted(decisions)},
-        "evidence": evidence,
-        "largest_without_history": select("largest without history"),
-        "reasons": select("reasons"),
-        "groups": _by_column(select("groups")),
-        "news": _news(totals, decisions) if compared else None,
-    }
-
-
-def _ages(weights: Mapping[int | None, Any]) -> list[dict[str, Any]]:
-    return [
-        {"days": days or None, "evidence": days is not None, **weights.get(days, _NOTHING)}
-        for days in (*_AGE_DAYS, None)
-    ]
-
-
-def _by_column(rows: Iterable[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    groups: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        decisions = {word.value: row[word.value] for word in Decision}
-        value = {"name": row["name"], **row["weight"], "decisions": decisions}
-        groups.setdefault(row["column_name"], []).append(value)
-    return groups
-
-
-def _news(totals: Mapping[str, Any], decisions: Mapping[str, Any]) -> dict[str, Any]:
-    nothing = {"turned": _NOTHING, "first": _NOTHING}
-    return {
-        "new_listings": {**totals["new_listings"], "in_contention": totals["in_contention"]},
-        "listed_at_first_sight": totals["listed_at_first_sight"],
-        "decisions": {
-            word.value: {name: decisions.get(word.value, nothing)[name] for name in nothing}
-            for word in Decision
-        },
-    }
+    return connection.fetchall()
 
 
 def group_columns(names: Sequence[str]) -> dict[str, str]:
