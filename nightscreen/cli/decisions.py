@@ -216,28 +216,27 @@ def import_reviewed(
 ) -> Result:
     """Import a reviewed list; each row is checked. Exit status 2 if a row has a mistake."""
     from nightscreen.results.decision_files import read_returned  # loads the workbook reader
-    from nightscreen.results.settle_case import import_reviews
+    from nightscreen.results.reviews import import_reviews
 
     rows = read_returned(file)
     settings = settings_of_command()
     with opened_journal() as journal:
         actor = Actor.by_command(settings)
         imported = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
-    judged = imported.judged
     names = ("line", "column", "code", "hint")
     mistakes = [
         {**{name: getattr(each, name) for name in names}, "sheet": each.sheet or None}
-        for each in judged.mistakes
+        for each in imported.mistakes
     ]
     document = {
         "rows": len(rows),
         "imported": imported.saved,
         "waiting_for_second_person": imported.waiting,
-        "overrides": len(judged.overrides) if imported.saved or imported.waiting else 0,
-        "already_known": judged.known,
+        "overrides": len(imported.overrides) if imported.saved or imported.waiting else 0,
+        "already_known": imported.known,
         "mistakes": mistakes,
     }
-    return Result(document, 2 if judged.mistakes else 0)
+    return Result(document, 2 if imported.mistakes else 0)
 
 
 @command("notices import notices.csv", of=notices, view=_view_with_mistakes("notices-imported"))

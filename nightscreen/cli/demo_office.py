@@ -20,7 +20,7 @@ from nightscreen.journal.records import Records
 from nightscreen.policy.load import read_text, rewritten
 from nightscreen.policy.versions import decide_version, propose
 from nightscreen.privacy.contests import open_contest
-from nightscreen.results.settle_case import import_reviews
+from nightscreen.results.reviews import import_reviews
 from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.batch import make_batch

@@ -37,7 +37,7 @@ from nightscreen.report.format import STATUSES
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notice_delivery import record_action, record_sent
 from nightscreen.results.notices import notice_of
-from nightscreen.results.settle_case import confirm_override, end_override, import_reviews
+from nightscreen.results.reviews import confirm_override, end_override, import_reviews
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name
 from nightscreen.runs.screening import quote_batch
@@ -219,8 +219,8 @@ def review(context: Context) -> Response:
     }
     rows = [ReviewRow(0, "", cells)]
     done = import_reviews(context.journal, context.actor, rows, context.settings, reason=reason)
-    if done.judged.mistakes:
-        raise InputError(" ".join(each.hint for each in done.judged.mistakes))
+    if done.mistakes:
+        raise InputError(" ".join(each.hint for each in done.mistakes))
     return _after(context, found, "proposed" if done.waiting else "saved")
 
 

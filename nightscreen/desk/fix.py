@@ -29,7 +29,7 @@ from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
-from nightscreen.results.settle_case import needs_second
+from nightscreen.results.reviews import needs_second
 from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections
 from nightscreen.schemas.columns import IDENTIFIERS
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS

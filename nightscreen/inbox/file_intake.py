@@ -30,7 +30,7 @@ from nightscreen.report.format import DECISIONS, count, lasting, moment, naira, 
 from nightscreen.report.page import TEMPLATES
 from nightscreen.report.verdict import attention, lists_of, next_steps, verdict
 from nightscreen.results.decision_files import is_returned, read_returned
-from nightscreen.results.settle_case import import_reviews
+from nightscreen.results.reviews import import_reviews
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.clock import (
@@ -175,11 +175,11 @@ def _import_reviews(ticket: Ticket, settings: Settings, inbox: Inbox) -> Fate:
     rows = read_returned(ticket.file)
     with journal_of(settings) as journal:
         imported = import_reviews(journal, Actor.by_command(settings), rows, settings)
-    mistakes = imported.judged.mistakes
+    mistakes = imported.mistakes
     if mistakes or not rows:
         text = text_of("mistakes", ticket, mistakes=mistakes)
         return _put(ticket, inbox.failed, WRONG, text, Fate.FAILED)
-    text = text_of("imported", ticket, taken=imported, known=imported.judged.known)
+    text = text_of("imported", ticket, taken=imported, known=imported.known)
     return _put(ticket, inbox.done, RESULT, text, Fate.IMPORTED)
 
 

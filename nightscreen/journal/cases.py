@@ -1,8 +1,8 @@
 """Cases that people work on, their reviews, and the text of policies.
 
 A case is a record of its customer (`schemas/cases.py`), opened by a published run
-(`runs/open_cases.py`) and closed when the customer is decided (`results/settle_case.py`). The desk
-lists the open ones (`desk/rows.py`); `results/reviews.py` judges the rows of a returned list.
+(`runs/open_cases.py`) and closed when the customer is decided (`results/reviews.py`). The desk
+lists the open ones (`desk/rows.py`).
 """
 
 from __future__ import annotations

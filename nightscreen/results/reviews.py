@@ -1,27 +1,40 @@
-"""Reviews: judge each row of a returned decision list as sound, mistaken or in conflict.
+"""People's decisions on customers: judged, saved, and confirmed by a second person.
 
-`decision_files` reads the file; `settle_case` saves the sound rows.
+They come from a returned list (`decision_files` reads it) or from the desk. Command line and desk
+call the same functions, which check the right, save the decision, close the case, rewrite the
+notices and write to the audit. A decline changed to approve above a threshold waits for a second
+person: until then it is a record of the journal, not a review.
 """
 
 from __future__ import annotations
 
-import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nightscreen.journal.cases import Reviews
+from nightscreen.config.declarations import read_declarations
+from nightscreen.files.person import same_person
+from nightscreen.journal.actor import OVERRIDE, REVIEW
+from nightscreen.journal.cases import Cases, Reviews
 from nightscreen.journal.customers import Customers
+from nightscreen.journal.records import Records
+from nightscreen.results.enriched import find_row
+from nightscreen.results.notices import rewrite_reviewed
 from nightscreen.results.tracked_state import evidence_digest, listed_decision, rests_on
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, lagos_day, to_micros
-from nightscreen.schemas.contests import Review
+from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review
 from nightscreen.schemas.decisions import REVIEWED, ReviewIssue, ReviewRow
+from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.policy import Decision
 from nightscreen.values.dates import Moment, read_iso
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from decimal import Decimal
 
+    from nightscreen.config.settings import Settings
     from nightscreen.journal import Journal
+    from nightscreen.journal.actor import Actor
     from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.decisions import KnownCustomer
 
@@ -43,175 +56,194 @@ _HINTS = {
     "list instead.",
     "review_ended": "The review would have ended by now; decide on the newest list instead.",
 }
+_RUNS_SEARCHED = 60
+"""The newest runs of a batch in which a customer's exposure is looked up."""
 _DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."
 _DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave it blank."
 
 
-@dataclass(frozen=True, slots=True)
-class SoundReview:
-    """A review that can be saved."""
-
-    review: Review
-    customer_id: str = field(repr=False)
-    latest: str  # the policy's latest decision, which the list may not have had yet
-
-    @property
-    def overrides(self) -> bool:
-        """Return whether it differs from the policy's decision, on the list or the latest."""
-        return {self.review.listed, self.latest} != {self.review.decision}
-
-
 @dataclass(slots=True)
-class Judged:
-    """The result for a returned list."""
+class Imported:
+    """The result of an import."""
 
-    sound: list[SoundReview] = field(default_factory=list)  # those not imported before
+    sound: list[Review] = field(default_factory=list)  # those not imported before
+    # those of `sound` that differ from the policy's decision, on the list or the latest
+    overrides: list[Review] = field(default_factory=list)
     known: int = 0  # rows that were imported before
     mistakes: list[ReviewIssue] = field(default_factory=list)  # why rows are refused, by line
+    saved: int = 0
+    waiting: int = 0  # rows that wait for a second person
 
-    @property
-    def runs(self) -> list[str]:
-        """Return the runs whose lists were reviewed."""
-        return list(dict.fromkeys(each.review.run_id for each in self.sound))
-
-    @property
-    def overrides(self) -> list[SoundReview]:
-        """Return the sound reviews that differ from the policy's decision."""
-        return [each for each in self.sound if each.overrides]
+    def refuse(self, row: ReviewRow, column: str, code: str, hint: str = "") -> None:
+        """Add why a row is refused."""
+        hint = hint or _HINTS[code]
+        self.mistakes.append(ReviewIssue(row.line, row.sheet, column, code, hint))
 
 
-@dataclass(frozen=True, slots=True)
-class _Candidate:
-    """A row whose own cells are sound; `at` is when it was reviewed, now if it does not say."""
+def import_reviews(
+    journal: Journal,
+    actor: Actor,
+    rows: Sequence[ReviewRow],
+    settings: Settings,
+    *,
+    days: int = DEFAULT_DAYS,
+    partial: bool = False,
+    reason: str = "",
+) -> Imported:
+    """Save people's decisions on customers: every row or, if any is mistaken, none.
 
-    row: ReviewRow
-    run: RunRecord  # whose list it was
-    subject: bytes
-    decision: str
-    reviewer: str
-    at: int
+    Args:
+        journal: the journal.
+        actor: who saves them.
+        rows: the rows of a returned list, or one row filled in at the desk.
+        settings: has the threshold of overrides.
+        days: how long a review stands.
+        partial: save sound rows even if others are mistaken.
+        reason: the reason that was chosen at the desk.
+
+    Raises:
+        NotAllowedError: the actor may not review, or may not override the policy.
+    """
+    actor.require(journal, REVIEW)
+    result = _judge_rows(journal, rows, days)
+    if result.overrides:
+        actor.require(journal, OVERRIDE)
+    if not result.sound or (result.mistakes and not partial):
+        return result
+    _save(journal, actor, result, settings)
+    run_ids = list(dict.fromkeys(each.run_id for each in result.sound))
+    if result.saved:
+        rewrite_reviewed(journal, run_ids, read_declarations(settings))
+    if actor.account:
+        saved, waiting, runs = result.saved, result.waiting, sorted(run_ids)
+        actor.note(journal, "reviews imported", rows=saved, waiting=waiting, runs=runs)
+        return result
+    (review,) = result.sound
+    actor.note(
+        journal,
+        "review saved" if result.saved else "override proposed",
+        run_id=review.run_id,
+        customer_id=review.customer_id,
+        decision=review.decision,
+        reason=reason,
+        overrides=bool(result.overrides),
+    )
+    return result
 
 
-def judge_rows(journal: Journal, rows: Sequence[ReviewRow], *, days: int = DEFAULT_DAYS) -> Judged:
-    """Judge the rows of a returned list against the journal; a review stands for `days` days."""
-    judge = _Judge(journal, days)
-    groups: dict[tuple[str, bytes], list[_Candidate]] = defaultdict(list)
+def _judge_rows(journal: Journal, rows: Sequence[ReviewRow], days: int) -> Imported:
+    """Judge the rows of a returned list against the journal."""
+    result, of_runs = Imported(), dict[str, list[ReviewRow]]()
     for row in rows:
-        if (each := judge.read(row)) is not None:
-            groups[(row["run_id"], each.subject)].append(each)
-    judge.look_up([each for group in groups.values() for each in group])
-    for group in groups.values():
-        if len({(each.decision, _folded(each.reviewer)) for each in group}) == 1:
-            judge.take(group[-1])
-        else:
-            for each in group:
-                judge.add_issue(each.row, "reviewer_decision", "rows_disagree")
-    judge.result.mistakes.sort(key=lambda each: (each.sheet, each.line))
-    return judge.result
-
-
-class _Judge:
-    """Judges one returned list."""
-
-    def __init__(self, journal: Journal, days: int) -> None:
-        self.result = Judged()
-        self._customers, self._reviews = Customers(journal), Reviews(journal)
-        self._journal, self._now = journal, journal.clock()
-        self._duration = days * DAY_MICROS
-        self._runs: dict[str, RunRecord | None] = {}
-        self._listed_states: dict[tuple[str, bytes], KnownCustomer] = {}
-        self._latest_states: dict[bytes, KnownCustomer] = {}
-
-    def add_issue(self, row: ReviewRow, column: str, code: str, hint: str = "") -> None:
-        """Add an issue of a row."""
-        issue = ReviewIssue(row.line, row.sheet, column, code, hint or _HINTS[code])
-        self.result.mistakes.append(issue)
-
-    def read(self, row: ReviewRow) -> _Candidate | None:
-        """Judge a row by its own cells; add the first issue found, and return None then."""
-        run_id = row["run_id"]
-        if run_id not in self._runs:
-            self._runs[run_id] = self._journal.runs.find(run_id) if run_id else None
-        run = self._runs[run_id]
+        of_runs.setdefault(row["run_id"], []).append(row)
+    for run_id, of_run in of_runs.items():
+        run = journal.runs.find(run_id) if run_id else None
         if run is None or run.states_first_at is None:
-            self.add_issue(row, "run_id", "run_unknown")
-            return None
-        decision_text, reviewer = (
-            row["reviewer_decision"].casefold(),
-            " ".join(row["reviewer"].split()),
-        )
-        at = read_written_date(row["reviewed_at"], run.states_first_at, self._now)
-        if not row["customer_id"]:
-            self.add_issue(row, "customer_id", "customer_missing")
-        elif decision_text not in REVIEWED:
-            self.add_issue(row, "reviewer_decision", "decision_invalid")
-        elif not reviewer:
-            self.add_issue(row, "reviewer", "reviewer_missing")
-        elif len(row["review_note"]) > _LONGEST_NOTE or len(reviewer) > _LONGEST_REVIEWER:
-            self.add_issue(row, "review_note", "note_long")
-        elif isinstance(at, str):
-            self.add_issue(row, "reviewed_at", "reviewed_at_invalid", at)
+            for row in of_run:
+                result.refuse(row, "run_id", "run_unknown")
         else:
-            subject = self._journal.pseudonyms.customer(run.batch, row["customer_id"])
-            decision = REVIEWED[decision_text].value
-            return _Candidate(row, run, subject, decision, reviewer, at or self._now)
-        return None
+            _judge_run(journal, run, of_run, days, result)
+    result.mistakes.sort(key=lambda each: (each.sheet, each.line))
+    return result
 
-    def look_up(self, candidates: Sequence[_Candidate]) -> None:
-        """Fetch the customers' states, the latest and those of the list, run by run."""
-        runs: dict[str, list[_Candidate]] = defaultdict(list)
-        for each in candidates:
-            runs[each.row["run_id"]].append(each)
-        for run_id, of_run in runs.items():
-            subjects = list({each.subject for each in of_run})
-            self._latest_states.update(self._customers.known(subjects))
-            after = (of_run[0].run.states_last_at or 0) + 1
-            for subject, state in self._customers.known_before(subjects, after).items():
-                self._listed_states[(run_id, subject)] = state
 
-    def take(self, candidate: _Candidate) -> None:
-        """Accept a row, unless its customer is unknown or it conflicts with another decision."""
-        row, run_id = candidate.row, candidate.row["run_id"]
-        listed_state = self._listed_states.get((run_id, candidate.subject))
-        if listed_state is None:
-            self.add_issue(row, "customer_id", "customer_unknown", _customer_hint(row))
-            return
-        review = Review(
-            customer=candidate.subject,
-            batch=candidate.run.batch,
-            run_id=run_id,
-            listed=listed_decision(listed_state),
-            decision=candidate.decision,
-            reviewer=candidate.reviewer,
-            note=row["review_note"],
-            reviewed_at=candidate.at,
-            until=candidate.at + self._duration,
-            evidence=evidence_digest(listed_state.state),
-            at=self._now,
-        )
-        earlier = self._reviews.of_customer(candidate.subject)
-        earlier = [old for old in earlier if old.run_id == run_id]
-        latest = listed_decision(self._latest_states.get(candidate.subject))
-        sound = SoundReview(review, row["customer_id"], latest)
-        if any(_same(old, review, row["reviewed_at"]) for old in earlier):
-            self.result.known += 1
-        elif review.overrides and not review.note:
-            self.add_issue(row, "review_note", "note_missing")
-        elif any(self._contradicts(old, review) for old in earlier):
-            self.add_issue(row, "reviewer_decision", "two_reviewers")
-        elif not rests_on(review, self._latest_states.get(candidate.subject)):
-            self.add_issue(row, "run_id", "evidence_changed")
-        elif review.until <= self._now:
-            self.add_issue(row, "reviewed_at", "review_ended")
-        elif sound.overrides and not review.note:
-            self.add_issue(row, "review_note", "note_missing")
+def _judge_run(
+    journal: Journal, run: RunRecord, rows: Sequence[ReviewRow], days: int, result: Imported
+) -> None:
+    """Judge the rows of a run's list, those of one customer together."""
+    now, customers = journal.clock(), Customers(journal)
+    written: dict[bytes, list[tuple[ReviewRow, dict[str, Any]]]] = defaultdict(list)
+    for row in rows:
+        given = _read_row(row, run, now, result)
+        if given is not None:
+            subject = journal.pseudonyms.customer(run.batch, row["customer_id"])
+            until = given["reviewed_at"] + days * DAY_MICROS
+            written[subject].append((row, {**given, "until": until}))
+    latest = customers.known(list(written))
+    listed = customers.known_before(list(written), (run.states_last_at or 0) + 1)
+    for subject, of_customer in written.items():
+        row, last = of_customer[-1]
+        if not all(_agree(given, last) for _, given in of_customer):
+            for each, _ in of_customer:
+                result.refuse(each, "reviewer_decision", "rows_disagree")
+        elif subject not in listed:
+            result.refuse(row, "customer_id", "customer_unknown", _customer_hint(row))
         else:
-            self.result.sound.append(sound)
+            review = Review(
+                customer=subject,
+                batch=run.batch,
+                run_id=run.run_id,
+                at=now,
+                listed=listed_decision(listed[subject]),
+                evidence=evidence_digest(listed[subject].state),
+                **last,
+            )
+            _judge_review(journal, review, row, latest.get(subject), result)
 
-    def _contradicts(self, old: Review, new: Review) -> bool:
-        """Return whether an active review by another reviewer has another decision."""
-        other = _folded(old.reviewer) != _folded(new.reviewer)
-        return other and old.until > self._now and old.decision != new.decision
+
+def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    same = same_person(one["reviewer"], other["reviewer"])
+    return same and bool(one["decision"] == other["decision"])
+
+
+def _read_row(row: ReviewRow, run: RunRecord, now: int, result: Imported) -> dict[str, Any] | None:
+    """Return what a row says, as fields of a review; None if it is mistaken and so refused."""
+    word, reviewer = row["reviewer_decision"].casefold(), " ".join(row["reviewer"].split())
+    at = read_written_date(row["reviewed_at"], run.states_first_at or 0, now)
+    if not row["customer_id"]:
+        result.refuse(row, "customer_id", "customer_missing")
+    elif word not in REVIEWED:
+        result.refuse(row, "reviewer_decision", "decision_invalid")
+    elif not reviewer:
+        result.refuse(row, "reviewer", "reviewer_missing")
+    elif len(row["review_note"]) > _LONGEST_NOTE or len(reviewer) > _LONGEST_REVIEWER:
+        result.refuse(row, "review_note", "note_long")
+    elif isinstance(at, str):
+        result.refuse(row, "reviewed_at", "reviewed_at_invalid", at)
+    else:
+        return {
+            "customer_id": row["customer_id"],
+            "decision": REVIEWED[word].value,
+            "reviewer": reviewer,
+            "note": row["review_note"],
+            "reviewed_at": at or now,
+        }
+    return None
+
+
+def _judge_review(
+    journal: Journal,
+    review: Review,
+    row: ReviewRow,
+    latest: KnownCustomer | None,
+    result: Imported,
+) -> None:
+    """Accept a review, unless it conflicts with another decision or with newer evidence."""
+    earlier = [
+        old for old in Reviews(journal).of_customer(review.customer) if old.run_id == review.run_id
+    ]
+    overrides = {review.listed, listed_decision(latest)} != {review.decision}
+    if any(_same(old, review, row["reviewed_at"]) for old in earlier):
+        result.known += 1
+    elif review.overrides and not review.note:
+        result.refuse(row, "review_note", "note_missing")
+    elif any(_contradicts(old, review, review.at) for old in earlier):
+        result.refuse(row, "reviewer_decision", "two_reviewers")
+    elif not rests_on(review, latest):
+        result.refuse(row, "run_id", "evidence_changed")
+    elif review.until <= review.at:
+        result.refuse(row, "reviewed_at", "review_ended")
+    elif overrides and not review.note:
+        result.refuse(row, "review_note", "note_missing")
+    else:
+        result.sound.append(review)
+        result.overrides += [review] if overrides else []
+
+
+def _contradicts(old: Review, new: Review, now: int) -> bool:
+    """Return whether an active review by another reviewer has another decision."""
+    other = not same_person(old.reviewer, new.reviewer)
+    return other and old.until > now and old.decision != new.decision
 
 
 def read_written_date(text: str, run_at: int, now: int) -> int | str | None:
@@ -234,10 +266,6 @@ def read_written_date(text: str, run_at: int, now: int) -> int | str | None:
     return min(max(to_micros(local), run_at), now)
 
 
-def _folded(name: str) -> str:
-    return unicodedata.normalize("NFKC", name).casefold()
-
-
 def _same(old: Review, new: Review, written: str) -> bool:
     """Return whether a review was imported before, even if it has ended since.
 
@@ -247,7 +275,7 @@ def _same(old: Review, new: Review, written: str) -> bool:
     by_day = len(written) <= len("2026-03-04") or new.reviewed_at >= old.at
     return (
         old.decision == new.decision
-        and _folded(old.reviewer) == _folded(new.reviewer)
+        and same_person(old.reviewer, new.reviewer)
         and old.note == new.note
         and (
             not written
@@ -264,3 +292,161 @@ def _customer_hint(row: ReviewRow) -> str:
             "decisions.xlsx, which keeps them."
         )
     return "No such customer in this run; keep the customer_id column as the list had it."
+
+
+def _save(journal: Journal, actor: Actor, result: Imported, settings: Settings) -> None:
+    """Save sound reviews, or propose them to a second person; count both."""
+    reviews, saved, waiting = Reviews(journal), list[Review](), list[Review]()
+    for each in result.sound:
+        review = each.model_copy(update={"imported_by": actor.account})
+        if needs_second(
+            journal,
+            settings.override_above,
+            batch=each.batch,
+            customer_id=each.customer_id,
+            decision=each.decision,
+            run_id=each.run_id,
+        ):
+            waiting.append(review)
+        else:
+            saved.append(review.model_copy(update={"customer_id": ""}))
+            reviews.end_waiting(each.customer)
+    reviews.add(saved)
+    reviews.propose(waiting)
+    close_cases(journal, saved)
+    result.saved, result.waiting = len(saved), len(waiting)
+
+
+def needs_second(
+    journal: Journal,
+    above: Decimal | None,
+    *,
+    batch: str,
+    customer_id: str,
+    decision: str,
+    run_id: str = "",
+) -> bool:
+    """Return whether a decision changes a decline to approve above what one person may.
+
+    `above` is the setting OVERRIDE_ABOVE in naira; None if one person is always enough. Both the
+    policy's latest decision and that of the reviewed run count, and so do their exposures. An
+    unknown exposure counts as above.
+    """
+    if above is None or decision != Decision.APPROVE.value:
+        return False
+    customer = journal.pseudonyms.customer(batch, customer_id)
+    known = Customers(journal).known([customer]).get(customer)
+    decisions = {listed_decision(known)}
+    exposures = []
+    for row in _rows(journal, batch, customer_id, run_id):
+        decisions.add(row["decision"])
+        exposures.append(row.get("exposure"))
+    if Decision.DECLINE.value not in decisions:
+        return False
+    return not exposures or any(each is None or each > above for each in exposures)
+
+
+def _rows(journal: Journal, batch: str, customer_id: str, run_id: str) -> Iterator[dict[str, Any]]:
+    """Yield a customer's row in a run, and the customer's newest row in the batch."""
+    reviewed_run = journal.runs.find(run_id) if run_id else None
+    row = None if reviewed_run is None else find_row(reviewed_run, customer_id)
+    if row is not None:
+        yield row
+    for run in journal.runs.newest(batch=batch, limit=_RUNS_SEARCHED):
+        row = find_row(run, customer_id)
+        if row is not None:
+            yield row
+            return
+
+
+def close_cases(journal: Journal, saved: Sequence[Review]) -> None:
+    """Close the cases of decided customers, and free those whose review leaves them open."""
+    cases, still_open = Cases(journal), Decision.REVIEW.value
+    cases.settle([each.customer for each in saved if each.decision != still_open])
+    cases.free([each.customer for each in saved if each.decision == still_open])
+
+
+def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: Settings) -> None:
+    """Confirm an override that another user proposed.
+
+    Raises:
+        NotAllowedError: the actor has no right to it, or proposed it.
+        InputError: it no longer waits, the customer's evidence has changed, or another reviewer
+            decided differently.
+    """
+    actor.require(journal, OVERRIDE)
+    actor.require_other(
+        [waiting.reviewer, waiting.imported_by],
+        "You cannot confirm your own override: another user does.",
+    )
+    reviews, by = Reviews(journal), actor.name
+    now = journal.clock()
+    known = Customers(journal).known([waiting.customer]).get(waiting.customer)
+    if not rests_on(waiting, known):
+        raise InputError(
+            "the customer's evidence has changed since this was proposed: refuse it, and review "
+            "the customer again"
+        )
+    contest = Records(journal, Contest).find(waiting.contest) if waiting.contest else None
+    if contest is not None and contest.answered_at is not None:
+        raise InputError(f"contest {contest.key} is answered already: refuse this override")
+    if contest is None and any(
+        each.run_id == waiting.run_id and _contradicts(each, waiting, now)
+        for each in reviews.of_customer(waiting.customer)
+    ):
+        raise InputError("another reviewer decided otherwise meanwhile: settle it with them")
+    note = waiting.note
+    if contest is not None:
+        note = f"Contest {contest.key}: {note}"
+    change = {
+        "key": f"{waiting.key}-confirmed",
+        "state": "",
+        "customer_id": "",
+        "note": f"{note}. Confirmed by {by}",
+        "confirmed_by": by,
+        "until": now + waiting.until - waiting.reviewed_at,
+    }
+    confirmed = waiting.model_copy(update={**change, "at": now})
+    records, ended = Records(journal, Review), waiting.model_copy(update={"state": ENDED})
+    with journal.database.writing() as connection:
+        if not records.swap(connection, ended, waiting, now):
+            raise InputError(
+                "this override does not wait any more: somebody else decided on it first"
+            )
+        if contest is not None and not Records(journal, Contest).swap(
+            connection, _answered(contest, waiting, now), contest, now
+        ):
+            raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
+        records.insert(connection, [confirmed])
+    close_cases(journal, [waiting])
+    rewrite_reviewed(journal, [waiting.run_id], read_declarations(settings))
+    _note(journal, actor, "override confirmed", waiting)
+
+
+def end_override(journal: Journal, actor: Actor, waiting: Review) -> None:
+    """Refuse an override that waits for a second person, or withdraw one's own.
+
+    Raises:
+        NotAllowedError: the actor has no right to it.
+    """
+    actor.require(journal, OVERRIDE)
+    Reviews(journal).end(waiting)
+    own = actor.is_one_of([waiting.reviewer])
+    _note(journal, actor, "override taken back" if own else "override refused", waiting)
+
+
+def _note(journal: Journal, actor: Actor, action: str, waiting: Review) -> None:
+    about = {"run_id": waiting.run_id, "customer_id": waiting.customer_id}
+    actor.note(journal, action, **about, by=waiting.reviewer)
+
+
+def _answered(contest: Contest, waiting: Review, now: int) -> Contest:
+    """Return the contest as answered by the confirmed override."""
+    values = {
+        "answered_at": now,
+        "answered_by": waiting.reviewer,
+        "outcome": ContestOutcome.CHANGED,
+        "answer": waiting.note,
+        "new_decision": Decision(waiting.decision),
+    }
+    return contest.model_copy(update=values)

@@ -22,7 +22,7 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RunRecord
 from nightscreen.ops.vitals import write_vitals
 from nightscreen.reading.open_file import open_source
-from nightscreen.results import settle_case
+from nightscreen.results import reviews
 from nightscreen.results.enriched import find_row
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.clock import LAGOS, MICROS
@@ -276,7 +276,7 @@ def test_review_is_saved_and_the_next_customer_follows(
     key = bank.journal.pseudonyms.customer("portfolio", first)
     assert bank.context.reviews.of_customer(key) == []
     rewritten: list[str] = []
-    monkeypatch.setattr(settle_case, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
+    monkeypatch.setattr(reviews, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
     given = {"decision": "approve", "reason": "Settled since, proof seen"}
     saved = browser.post(f"/customers/{first}/review", run=run, **given, note="letter of 3 March")
     assert saved.status_code == 303, saved.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from nightscreen.config.settings import read_settings
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
-from nightscreen.results.settle_case import Imported, import_reviews
+from nightscreen.results.reviews import Imported, import_reviews
 from nightscreen.schemas.decisions import ReviewRow
 
 

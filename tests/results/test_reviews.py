@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.results.decision_list import write_decisions
-from nightscreen.results.reviews import Judged, read_written_date
+from nightscreen.results.reviews import Imported, read_written_date
 from nightscreen.schemas.clock import LAGOS, to_micros
 from nightscreen.schemas.decisions import ReviewRow
 from tests.results.enriched_in_a_test import ASKED_AT, enriched_row, listed
@@ -42,11 +42,11 @@ def row(
     return filled(customer_id, cells.pop("run_id", "run-1"), decision, line, **cells)
 
 
-def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Judged:
-    return save(nights.journal, *rows, partial=partial).judged
+def import_rows(nights: Nights, *rows: ReviewRow, partial: bool = False) -> Imported:
+    return save(nights.journal, *rows, partial=partial)
 
 
-def codes(judged: Judged) -> list[str]:
+def codes(judged: Imported) -> list[str]:
     return [each.code for each in judged.mistakes]
 
 
