@@ -20,7 +20,7 @@ from nightscreen.operations.loan_book import import_outcomes
 from nightscreen.policy.load import check_policy, load_policy, read_text
 from nightscreen.policy.versions import decide_version, read_policy, text_in_force, versions
 from nightscreen.policy.versions import propose as write_proposal
-from nightscreen.results.notice_delivery import import_sent
+from nightscreen.results.notices import import_sent
 from nightscreen.results.outcomes import LoanPerformance, known_outcomes, outcomes_report
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import PolicyState

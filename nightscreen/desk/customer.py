@@ -35,8 +35,7 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
 from nightscreen.results.enriched import find_row
-from nightscreen.results.notice_delivery import record_action, record_sent
-from nightscreen.results.notices import notice_of
+from nightscreen.results.notices import notice_of, record_action, record_sent
 from nightscreen.results.reviews import confirm_override, end_override, import_reviews
 from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name

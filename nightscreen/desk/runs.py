@@ -27,7 +27,7 @@ from nightscreen.journal.holders import pid_of
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, standing_of
-from nightscreen.results.notice_delivery import confirm_proposals
+from nightscreen.results.notices import confirm_proposals
 from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState

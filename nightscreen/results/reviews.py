@@ -21,12 +21,12 @@ from nightscreen.journal.records import Records
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import rewrite_reviewed
 from nightscreen.results.tracked_state import evidence_digest, listed_decision, rests_on
-from nightscreen.schemas.clock import DAY_MICROS, LAGOS, lagos_day, to_micros
+from nightscreen.schemas.clock import DAY_MICROS, lagos_day
 from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review
 from nightscreen.schemas.decisions import REVIEWED, ReviewIssue, ReviewRow
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.policy import Decision
-from nightscreen.values.dates import Moment, read_iso
+from nightscreen.values.dates import read_written_date
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +58,6 @@ _HINTS = {
 }
 _RUNS_SEARCHED = 60
 """The newest runs of a batch in which a customer's exposure is looked up."""
-_DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."
-_DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave it blank."
 
 
 @dataclass(slots=True)
@@ -244,26 +242,6 @@ def _contradicts(old: Review, new: Review, now: int) -> bool:
     """Return whether an active review by another reviewer has another decision."""
     other = not same_person(old.reviewer, new.reviewer)
     return other and old.until > now and old.decision != new.decision
-
-
-def read_written_date(text: str, run_at: int, now: int) -> int | str | None:
-    """Return a cell's date as an instant in microseconds, None if it is blank, else the issue.
-
-    The date is written as 2026-03-04, with or without a time of day, in Lagos time if no zone is
-    given. A date without a time is its noon. No instant is before the run or after now.
-    """
-    if not text:
-        return None
-    try:
-        parsed = read_iso(text)
-        if not isinstance(parsed, Moment):
-            return _DATE_UNREADABLE
-        local = (parsed.at.replace(hour=12) if parsed.is_bare else parsed.at).astimezone(LAGOS)
-    except OverflowError:
-        return _DATE_UNREADABLE
-    if not lagos_day(run_at) <= local.date() <= lagos_day(now):
-        return _DATE_OUTSIDE
-    return min(max(to_micros(local), run_at), now)
 
 
 def _same(old: Review, new: Review, written: str) -> bool:

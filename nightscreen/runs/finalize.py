@@ -46,8 +46,7 @@ from nightscreen.results.decision_list import write_decisions
 from nightscreen.results.enriched import Expansion, enriched_schema
 from nightscreen.results.final_decision import overrides_of
 from nightscreen.results.held_data import HeldData
-from nightscreen.results.notice_delivery import contests_report
-from nightscreen.results.notices import NoticeRun, proposes, write_notices
+from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.wording import team_sentences
 from nightscreen.runs.intake import CHUNK_ROWS

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
-from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.rows import INSTANT, Action
@@ -197,3 +197,27 @@ def withdrawal_issue(trouble: InstantProblem) -> Issue:
     """Return the issue of a withdrawal whose time cannot be read: the withdrawal still counts."""
     hint = f"{trouble.value[1]} The consent counts as withdrawn."
     return Issue(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)
+
+
+_DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."
+_DATE_OUTSIDE = "The date must lie between the run and now; correct it or leave it blank."
+
+
+def read_written_date(text: str, run_at: int, now: int) -> int | str | None:
+    """Return a cell's date as an instant in microseconds, None if it is blank, else the issue.
+
+    The date is written as 2026-03-04, with or without a time of day, in Lagos time if no zone is
+    given. A date without a time is its noon. No instant is before the run or after now.
+    """
+    if not text:
+        return None
+    try:
+        parsed = read_iso(text)
+        if not isinstance(parsed, Moment):
+            return _DATE_UNREADABLE
+        local = (parsed.at.replace(hour=12) if parsed.is_bare else parsed.at).astimezone(LAGOS)
+    except OverflowError:
+        return _DATE_UNREADABLE
+    if not lagos_day(run_at) <= local.date() <= lagos_day(now):
+        return _DATE_OUTSIDE
+    return min(max(to_micros(local), run_at), now)

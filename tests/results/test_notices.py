@@ -20,8 +20,13 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.load import check_policy
 from nightscreen.privacy.contests import answer_contest, open_contest
-from nightscreen.results.notice_delivery import confirm_proposals, import_sent, record_action
-from nightscreen.results.notices import NOTICE_COLUMNS, rewrite_notices
+from nightscreen.results.notices import (
+    NOTICE_COLUMNS,
+    confirm_proposals,
+    import_sent,
+    record_action,
+    rewrite_notices,
+)
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError

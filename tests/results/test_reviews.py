@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nightscreen.results.decision_list import write_decisions
-from nightscreen.results.reviews import Imported, read_written_date
+from nightscreen.results.reviews import Imported
 from nightscreen.schemas.clock import LAGOS, to_micros
 from nightscreen.schemas.decisions import ReviewRow
+from nightscreen.values.dates import read_written_date
 from tests.results.enriched_in_a_test import ASKED_AT, enriched_row, listed
 from tests.results.nights_in_a_test import BATCH, BEGUN_AT, DAY, SECOND, Nights
 from tests.results.reviewing import filled, save
