@@ -53,16 +53,10 @@ def find_anomalies(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any
     sentences: list[str] = []
     for check, part in report["checks"].items():
         current = _counts(part.get("asked_answers", part.get("answers", {})), check)
-        if sum(current.values()) < ENOUGH_LOOKUPS:
-            continue
-        nights = [rates for night in baseline if (rates := _rates(night, check)) is not None]
-        usual = {word: median(each[word] for each in nights) for word in current if nights}
-        repeated = part.get("asked_again", {})
-        expected = {
-            word: _expected(word, current, share, repeated) for word, share in usual.items()
-        }
-        sentences += _alike(check, current, expected)
-        sentences += _outside(check, current, expected, usual, len(nights))
+        if sum(current.values()) >= ENOUGH_LOOKUPS:
+            nights = [rates for night in baseline if (rates := _rates(night, check)) is not None]
+            for word in current:
+                sentences += _of_status(word, check, current, nights, part.get("asked_again", {}))
     return sentences
 
 
@@ -79,52 +73,36 @@ def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
     return {word: number / answered for word, number in counts.items()}
 
 
-def _expected(
-    word: str, current: Mapping[str, int], usual: float, repeated: Mapping[str, int]
-) -> tuple[float, float]:
-    """Return the fewest and the most answers that are expected with a status.
+def _of_status(
+    word: str,
+    check: str,
+    current: Mapping[str, int],
+    nights: Sequence[Mapping[str, float]],
+    repeated: Mapping[str, int],
+) -> Iterator[str]:
+    """Yield a sentence if only a status came, or if it is far too rare or too frequent.
 
     New customers are expected to answer at the usual rate, repeated ones mostly as before.
     `repeated` has the earlier outcomes of the latter; one outcome may cover several statuses.
     """
-    answered = sum(current.values())
+    count, answered = current[word], sum(current.values())
+    usual = median(each[word] for each in nights) if nights else 0.0
     outcome = _OUTCOME_OF.get(word, word)
     before = min(repeated.get(outcome, 0), answered)
     only_status = sum(_OUTCOME_OF.get(status, status) == outcome for status in current) == 1
     of_first = usual * max(0, answered - sum(repeated.values()))
     of_all = usual * answered
-    return min(of_all, of_first + before * only_status), max(of_all, of_first + before)
-
-
-def _alike(
-    check: str, current: Mapping[str, int], expected: Mapping[str, tuple[float, float]]
-) -> Iterator[str]:
-    """Yield a sentence if every answer is the same and others were expected."""
-    answered = sum(current.values())
-    for word, count in current.items():
-        others = answered - expected.get(word, (0, 0))[1]
-        if count == answered and others > _CHANCE**2:  # fewer may be missing by chance
-            yield f"{sentence(check)}: every answer is {plain(word)}"
-
-
-def _outside(
-    check: str,
-    current: Mapping[str, int],
-    expected: Mapping[str, tuple[float, float]],
-    usual: Mapping[str, float],
-    nights: int,
-) -> Iterator[str]:
-    """Yield a sentence for each status that is far too rare or too frequent."""
-    over = f"the last {nights} nights" if nights > 1 else "the last night"
-    for word, (least, most) in expected.items():
-        count = current[word]
-        nearest = least if count < least else most
-        by_chance = abs(count - nearest) <= _CHANCE * math.sqrt(max(nearest, 1.0))
-        if _LOW * least <= count <= _HIGH * most or by_chance:
-            continue
+    least, most = min(of_all, of_first + before * only_status), max(of_all, of_first + before)
+    others = answered - most if nights else answered
+    if count == answered and others > _CHANCE**2:  # fewer may be missing by chance
+        yield f"{sentence(check)}: every answer is {plain(word)}"
+    nearest = least if count < least else most
+    by_chance = abs(count - nearest) <= _CHANCE * math.sqrt(max(nearest, 1.0))
+    if nights and not (_LOW * least <= count <= _HIGH * most or by_chance):
+        over = f"the last {len(nights)} nights" if len(nights) > 1 else "the last night"
         yield (
-            f"{sentence(check)}: {count / sum(current.values()):.2%} {plain(word)}, against "
-            f"a median of {usual[word]:.2%} over {over}"
+            f"{sentence(check)}: {count / answered:.2%} {plain(word)}, against a median of "
+            f"{usual:.2%} over {over}"
         )
 
 
