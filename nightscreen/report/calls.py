@@ -212,15 +212,11 @@ def _load(
 
 def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> CallFigures:
     """Return the figures of a frame's table `calls`, which refers to names by their index."""
-    lost: dict[int, dict[str, int]] = {}
-    for each in frame.table("troubles").to_pylist():
-        lost.setdefault(each["check_number"], {})[troubles[each["trouble"]]] = each["number"]
     by_check = {}
     for each in frame.table("checks").to_pylist():
-        number, latency_us = each.pop("check_number"), each.pop("latency_us")
-        by_check[checks[number]] = CheckCalls(
-            **each, troubles=lost.get(number, {}), latency_ms=_latency(latency_us)
-        )
+        check, latency_us = checks[each.pop("check_number")], each.pop("latency_us")
+        lost = {troubles[trouble]: number for trouble, number in each.pop("troubles") or ()}
+        by_check[check] = CheckCalls(**each, troubles=lost, latency_ms=_latency(latency_us))
     return CallFigures(by_check, balance_of(frame))
 
 

@@ -10,15 +10,10 @@ SELECT
     count(*) FILTER (attempt > 1) AS retries,
     sum(cost)::BIGINT AS cost_micro,
     sum(doubt)::BIGINT AS in_doubt_micro,
-    quantile_cont(latency_us::DOUBLE, [0.5, 0.95, 0.99]) AS latency_us
+    quantile_cont(latency_us::DOUBLE, [0.5, 0.95, 0.99]) AS latency_us,
+    histogram(trouble) AS troubles
 FROM calls
 GROUP BY check_number;
-
--- name: troubles
-SELECT check_number, trouble, count(*) AS number
-FROM calls
-WHERE trouble IS NOT NULL
-GROUP BY check_number, trouble;
 
 -- name: wallet
 -- The calls in the order they were sent. `alone`: nothing else was under way meanwhile.
