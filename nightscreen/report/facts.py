@@ -21,9 +21,8 @@ from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection
-from nightscreen.report.format import HISTORY, added
+from nightscreen.report.format import CAUSES, HISTORY, added
 from nightscreen.results.enriched import columns_of_parts, read_customers
-from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -31,17 +30,7 @@ if TYPE_CHECKING:
 
     from duckdb import DuckDBPyConnection
 
-CAUSES = (
-    NoAnswer.TEST_MODE.value,
-    NoAnswer.PENDING.value,
-    NoAnswer.FAILED.value,
-    NoAnswer.UNREADABLE.value,
-    NoAnswer.IN_DOUBT.value,
-    NoAnswer.REFUSED.value,
-    NoAnswer.INVALID.value,
-)
-"""Why a row is not fully screened; a row's cause is the first that applies to any of its checks."""
-OPEN = CAUSES[:5]  # causes with an answer due: the row needs it and may have it
+OPEN = list(CAUSES)[:5]  # causes with an answer due: the row needs it and may have it
 WITH_HISTORY = "with_history"
 OTHERS = "(others)"
 GROUPS = {
@@ -242,7 +231,7 @@ _VALUES: dict[str, Any] = {
         for check in CHECKS
     ),
     "causes": list(CAUSES),
-    "open": list(OPEN),
+    "open": OPEN,
     "answered": sorted(ANSWERED),
     "others": OTHERS,
     "bases": " ".join(

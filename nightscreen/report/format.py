@@ -36,6 +36,7 @@ CAUSES = {
     "refused": "No valid consent",
     "invalid": "Identifier malformed",
 }
+"""Why a row is not fully screened; a row's cause is the first that applies to any of its checks."""
 DECISIONS = {
     "decline": "Decline",
     "review": "Review",

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page
 
-from nightscreen.report.facts import CAUSES
-from nightscreen.report.format import STATUSES
+from nightscreen.report.format import CAUSES, STATUSES
 from nightscreen.report.page import report_page
 from tests.browser.chromium import chromium
 from tests.nights.standard import StandardNights
