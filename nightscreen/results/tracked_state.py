@@ -23,8 +23,6 @@ from nightscreen.schemas.policy import Decision
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from nightscreen.schemas.contests import Review
     from nightscreen.schemas.decisions import KnownCustomer
 
@@ -58,10 +56,12 @@ def states_of(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
         at: when the rows were decided, in microseconds.
     """
     states: list[State] = [{} for _ in range(rows.num_rows)]
+    complete = np.ones(rows.num_rows, bool)  # which rows lack no answer
     for check, declared in CHECKS.items():
         status = rows[declared.status].cast(pa.string())
-        answered = pc.is_in(status, value_set=pa.array(declared.answered))
-        places = np.flatnonzero(answered.to_numpy())
+        answered = pc.is_in(status, value_set=pa.array(declared.answered)).to_numpy()
+        complete &= answered | pc.is_in(status, value_set=pa.array(["off"])).to_numpy()
+        places = np.flatnonzero(answered)
         some = rows.take(pa.array(places))
         names = [each.name for each in declared.tracked]
         texts = [_field_texts(some[each.name], each) for each in declared.tracked]
@@ -71,26 +71,13 @@ def states_of(rows: pa.Table, *, run_id: str, at: int) -> list[State]:
             stored = {name: text for name, text in named if text is not None}
             states[place][check] = CheckState(instant, run_id, stored)
     decisions = rows["decision"].cast(pa.string()).fill_null(Decision.UNDECIDED.value).to_pylist()
-    decided = has_decision(rows).tolist()
-    reasons = rows["reasons"].to_pylist()
-    for state, decision, codes, is_decided in zip(states, decisions, reasons, decided, strict=True):
+    listed = zip(states, decisions, rows["reasons"].to_pylist(), complete.tolist(), strict=True)
+    for state, decision, codes, is_complete in listed:
         state[LISTED_PART] = CheckState(at, run_id, {"decision": decision})
-        if is_decided:
+        if is_complete or decision != Decision.UNDECIDED.value:
             compared = {"decision": decision, "reasons": ", ".join(codes or ())}
             state[DECISION_PART] = CheckState(at, run_id, compared)
     return states
-
-
-def has_decision(rows: pa.Table) -> NDArray[np.bool_]:
-    """Return which rows have a decision: decided, or undecided with all checks answered."""
-    missing = np.zeros(rows.num_rows, bool)
-    for declared in CHECKS.values():
-        status = _texts(rows[declared.status])
-        settled = pc.is_in(status, value_set=pa.array([*declared.answered, "off"]))
-        missing |= ~settled.to_numpy(zero_copy_only=False)
-    decided = pc.not_equal(_texts(rows["decision"]), Decision.UNDECIDED.value)
-    result: NDArray[np.bool_] = decided.to_numpy(zero_copy_only=False).astype(bool) | ~missing
-    return result
 
 
 def _field_texts(column: pa.ChunkedArray, field: Column) -> list[str | None]:
