@@ -34,10 +34,10 @@ from nightscreen.planning.eligibility import consent_valid, twelve_months_after
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
 from nightscreen.report.format import STATUSES
+from nightscreen.results.changes import TRACKED
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import notice_of, record_action, record_sent
 from nightscreen.results.reviews import confirm_override, end_override, import_reviews
-from nightscreen.results.tracked_state import TRACKED
 from nightscreen.results.wording import customer_name
 from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.cases import CaseAttachment, CaseComment

@@ -14,9 +14,9 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.privacy.lookup_subject import lookup_subject
+from nightscreen.results.changes import evidence_digest, listed_decision
 from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS, close_cases, needs_second
-from nightscreen.results.tracked_state import evidence_digest, listed_decision
 from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, to_instant
 from nightscreen.schemas.contests import (
     Confirmation,

@@ -21,10 +21,10 @@ from nightscreen.journal.schema import KINDS
 from nightscreen.privacy.contests import contest_document
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.report.format import facts
+from nightscreen.results.changes import TRACKED, rests_on
 from nightscreen.results.decide import applied_rules
 from nightscreen.results.enriched import row_table
 from nightscreen.results.final_decision import final_columns, standing_reviews
-from nightscreen.results.tracked_state import TRACKED, rests_on
 from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_instant, to_micros

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
-from nightscreen.results.tracked_state import decided_reasons, listed_decision, rests_on
+from nightscreen.results.changes import decided_reasons, listed_decision, rests_on
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.outcomes import DecisionAsOf
 from nightscreen.schemas.policy import Decision

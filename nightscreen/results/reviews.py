@@ -18,9 +18,9 @@ from nightscreen.journal.actor import OVERRIDE, REVIEW
 from nightscreen.journal.cases import Cases, Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
+from nightscreen.results.changes import evidence_digest, listed_decision, rests_on
 from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import rewrite_reviewed
-from nightscreen.results.tracked_state import evidence_digest, listed_decision, rests_on
 from nightscreen.schemas.clock import DAY_MICROS, lagos_day
 from nightscreen.schemas.contests import ENDED, Contest, ContestOutcome, Review
 from nightscreen.schemas.decisions import REVIEWED, ReviewIssue, ReviewRow

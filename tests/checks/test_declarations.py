@@ -16,8 +16,8 @@ from nightscreen.checks.ecosystem import ECOSYSTEM
 from nightscreen.checks.registry import CHECKS, load_checks
 from nightscreen.client.classify import Classifier
 from nightscreen.client.response_rules import Exchange
-from nightscreen.results import tracked_state
-from nightscreen.results.tracked_state import states_of
+from nightscreen.results import changes
+from nightscreen.results.changes import states_of
 from nightscreen.schemas.errors import SettingsError
 from tests.client.lookups import ecosystem
 
@@ -134,7 +134,7 @@ def test_an_identifying_list_is_never_in_clear(monkeypatch: pytest.MonkeyPatch) 
         Column("made_up_word", Kind.TEXT, "What it says.", Compare.PLAIN),
     )
     declared = replace(MADE_UP, columns=columns, judge=lambda *_: ("verified", [], [], None))
-    monkeypatch.setattr(tracked_state, "CHECKS", {"made_up": declared})
+    monkeypatch.setattr(changes, "CHECKS", {"made_up": declared})
     rows = pa.table(
         {
             "made_up_status": ["verified"],

@@ -22,8 +22,8 @@ from nightscreen.journal.runs import KILLED
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loans import LoanOffers
 from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.results.changes import evidence_digest
 from nightscreen.results.outcomes import linked_offers
-from nightscreen.results.tracked_state import evidence_digest
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.schemas.contests import ContestOutcome, Review
 from nightscreen.schemas.errors import InputError

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.declaration import Column, Compare, Kind
-from nightscreen.results.changes import field_kind, merged
-from nightscreen.results.tracked_state import states_of
+from nightscreen.results.changes import field_kind, merged, states_of
 from nightscreen.schemas.decisions import ChangeKind, CheckState, State
 from tests.how_many import examples
 from tests.results.enriched_in_a_test import (
