@@ -27,8 +27,7 @@ from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.reading.open_file import file_digest
 from nightscreen.report.format import DECISIONS, count, lasting, moment, naira, some
-from nightscreen.report.page import TEMPLATES
-from nightscreen.report.verdict import attention, lists_of, next_steps, verdict
+from nightscreen.report.page import TEMPLATES, attention, lists_of, next_steps, verdict
 from nightscreen.results.decision_files import is_returned, read_returned
 from nightscreen.results.reviews import import_reviews
 from nightscreen.runs.screening import quote_batch

@@ -10,7 +10,7 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.opening import open_journal
 from nightscreen.journal.wallet import explain_gap, open_gaps
 from nightscreen.ops.doctor import WARNING, diagnose
-from nightscreen.report.verdict import attention
+from nightscreen.report.page import attention
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.wallet import EXPLAINED, WalletGap
 from tests.screening import World, customer

@@ -13,7 +13,7 @@ from nightscreen.journal import open_journal
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import open_source
-from nightscreen.report.verdict import verdict
+from nightscreen.report.page import verdict
 from nightscreen.runs.intake import Intake
 from nightscreen.schemas.columns import Flaw
 from tests.screening import World, consented_on, csv_rows, customer

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from nightscreen.report.format import naira
-from nightscreen.report.page import report_page, summary_markdown
-from nightscreen.report.verdict import verdict
+from nightscreen.report.page import report_page, summary_markdown, verdict
 from tests.nights.standard import StandardNights
 from tests.screening import Night
 
