@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import shutil
 from contextlib import contextmanager
+from functools import cache
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -43,6 +44,7 @@ _CONFIG: dict[str, str] = {
 }
 
 
+@cache
 def read_queries(file: Path) -> dict[str, list[str]]:
     """Return the statements of each section of an SQL file, by the section's name.
 

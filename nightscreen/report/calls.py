@@ -6,7 +6,6 @@ The journal's rows are read in blocks. The figures are SQL (`calls.sql`) over nu
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,6 +96,7 @@ _JOURNAL_COLUMNS = {
     "cost_micro": pa.int64(),
     "balance_micro": pa.int64(),
 }
+QUERIES = Path(__file__).with_name("calls.sql")
 _BLOCK_CALLS = 16_384  # calls read at once: bounds memory
 _LATE_MICROS = 300 * MICROS  # four times the longest timeout by default
 _NEAR_CALLS = 100_000  # first calls of a run, enough to show a lag: bounds what is sorted for it
@@ -171,12 +171,6 @@ _Names = tuple[list[str], list[str]]
 """The checks and the troubles of calls, in the order of their first appearance."""
 
 
-@cache
-def call_queries() -> dict[str, list[str]]:
-    """Return the statements of `calls.sql`."""
-    return read_queries(Path(__file__).with_name("calls.sql"))
-
-
 def write_calls(
     folder: RunFolder,
     journal: Journal,
@@ -190,7 +184,7 @@ def write_calls(
     The numbers of calls that do not fit the memory are written into `spill`.
     """
     names: _Names = [], []
-    with Frame(call_queries(), spill) as frame:
+    with Frame(read_queries(QUERIES), spill) as frame:
         frame.make("calls", WALLET_CALLS.empty_table())
         blocks = journal.runs.calls(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
         tables = _load(blocks, frame, names, declared)

@@ -10,7 +10,6 @@ import csv
 import re
 from collections import Counter, defaultdict
 from decimal import ROUND_HALF_UP, Decimal
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +49,7 @@ _AGES = {"1": 1, "7": 7, "30": 30, "90": 90, "older": None, "none": None}
 """The classes of `age` in facts.sql, with their upper end in days."""
 _BLOCK_ROWS = 65_536  # rows read at once, of few columns: bounds memory
 _WIDE = pa.decimal128(38, 2)  # the widest type: any sum of exposures fits
+_QUERIES = Path(__file__).with_name("facts.sql")
 _Weight = dict[str, Any]
 _NOTHING: _Weight = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
 _CLAIMED = "karma_amount_in_contention"
@@ -245,14 +245,9 @@ _VALUES: dict[str, Any] = {
 }
 
 
-@cache
-def _queries() -> dict[str, list[str]]:
-    return read_queries(Path(__file__).with_name("facts.sql"))
-
-
 def _run(connection: DuckDBPyConnection, section: str, **values: int) -> list[tuple[Any, ...]]:
     """Execute the statements of a section, and return the rows of the last one."""
-    for statement in _queries()[section]:
+    for statement in read_queries(_QUERIES)[section]:
         connection.execute(statement.format_map(_VALUES | values))
     return connection.fetchall()
 

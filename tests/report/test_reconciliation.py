@@ -10,8 +10,8 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.files.frame import Frame
-from nightscreen.report.calls import WALLET_CALLS, Balance, balance_of, call_queries
+from nightscreen.files.frame import Frame, read_queries
+from nightscreen.report.calls import QUERIES, WALLET_CALLS, Balance, balance_of
 from tests.how_many import examples
 
 PRICE = 10_000_000
@@ -85,7 +85,7 @@ class Service:
         self.now += 100
 
     def balance(self) -> Balance:
-        with Frame(call_queries()) as frame:
+        with Frame(read_queries(QUERIES)) as frame:
             frame.make("calls", entered(self.calls))
             return balance_of(frame)
 
