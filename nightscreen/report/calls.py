@@ -208,9 +208,12 @@ def figures(frame: Frame, checks: Sequence[str], troubles: Sequence[str]) -> Cal
     """Return the figures of a frame's table `calls`, which refers to names by their index."""
     by_check = {}
     for each in frame.table("checks").to_pylist():
-        check, latency_us = checks[each.pop("check_number")], each.pop("latency_us")
-        lost = {troubles[trouble]: number for trouble, number in each.pop("troubles") or ()}
-        by_check[check] = CheckCalls(**each, troubles=lost, latency_ms=_latency(latency_us))
+        check, took = checks[each.pop("check_number")], each.pop("latency_us") or ()
+        each["troubles"] = {troubles[number]: lost for number, lost in each["troubles"] or ()}
+        if took:
+            named = zip(_PERCENTILES, took, strict=True)
+            each["latency_ms"] = {name: round(micros / 1000, 1) for name, micros in named}
+        by_check[check] = CheckCalls(**each)
     return CallFigures(by_check, balance_of(frame))
 
 
@@ -237,15 +240,6 @@ def balance_of(frame: Frame) -> Balance:
     return Balance(
         ends["opening"], ends["closing"], ends["lowest"], explained, lost - explained, exact, since
     )
-
-
-def _latency(percentiles_us: Sequence[float] | None) -> dict[str, float | None]:
-    if not percentiles_us:
-        return dict.fromkeys(_PERCENTILES)
-    return {
-        name: round(micros / 1000, 1)
-        for name, micros in zip(_PERCENTILES, percentiles_us, strict=True)
-    }
 
 
 def _wallet_calls(calls: pa.Table, checks: list[str], troubles: list[str]) -> pa.Table:

@@ -286,18 +286,16 @@ def nights_of(
     published = [
         night for night in earlier if night["publishable"] and night["started_at"] < before
     ]
-    return [_night(night) for night in [*reversed(published[: NIGHTS - 1]), report]]
-
-
-def _night(report: Mapping[str, Any]) -> dict[str, Any]:
-    news = report.get("news")
-    return {
-        "run_id": report["run_id"],
-        "started_at": report["started_at"],
-        "decisions": dict(report["decisions"]),
-        "new_listings": None if news is None else news["new_listings"]["rows"],
-        "cost": report["cost"]["total"],
-    }
+    return [
+        {
+            "run_id": night["run_id"],
+            "started_at": night["started_at"],
+            "decisions": dict(night["decisions"]),
+            "new_listings": night["news"] and night["news"]["new_listings"]["rows"],
+            "cost": night["cost"]["total"],
+        }
+        for night in [*reversed(published[: NIGHTS - 1]), report]
+    ]
 
 
 def findings_of(quarantine: Path, problems: Path) -> dict[str, Any]:

@@ -253,19 +253,17 @@ def _field_changes(
 ) -> Iterator[FieldChange]:
     status = f"{check}_status"
     turned = previous.values.get(status) != current.values.get(status)
+    listed = current.values.get("karma_status") == "listed"
     for each in fields:
         old, new = previous.values.get(each.name), current.values.get(each.name)
         if old == new:
             continue
-        kind = _status_kind(current) if check == _KARMA and turned else field_kind(each, old, new)
+        kind = field_kind(each, old, new)
+        if check == _KARMA and turned:
+            kind = ChangeKind.NEW_LISTING if listed else ChangeKind.CLEARED
         shown_old, shown_new = _displayed(each, old, new)
         answered = (previous.run_id or None, previous.at or None)
         yield FieldChange(check, each.name, kind, shown_old, shown_new, *answered)
-
-
-def _status_kind(current: CheckState) -> ChangeKind:
-    listed = current.values.get("karma_status") == "listed"
-    return ChangeKind.NEW_LISTING if listed else ChangeKind.CLEARED
 
 
 def field_kind(tracked: Column, old: str | None, new: str | None) -> ChangeKind:

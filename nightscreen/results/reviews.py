@@ -29,7 +29,7 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.values.dates import read_written_date
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
     from decimal import Decimal
 
     from nightscreen.config.settings import Settings
@@ -161,7 +161,11 @@ def _judge_run(
     listed = customers.known_before(list(written), (run.states_last_at or 0) + 1)
     for subject, of_customer in written.items():
         row, last = of_customer[-1]
-        if not all(_agree(given, last) for _, given in of_customer):
+        if any(
+            given["decision"] != last["decision"]
+            or not same_person(given["reviewer"], last["reviewer"])
+            for _, given in of_customer
+        ):
             for each, _ in of_customer:
                 result.refuse(each, "reviewer_decision", "rows_disagree")
         elif subject not in listed:
@@ -177,11 +181,6 @@ def _judge_run(
                 **last,
             )
             _judge_review(journal, review, row, latest.get(subject), result)
-
-
-def _agree(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    same = same_person(one["reviewer"], other["reviewer"])
-    return same and bool(one["decision"] == other["decision"])
 
 
 def _read_row(row: ReviewRow, run: RunRecord, now: int, result: Imported) -> dict[str, Any] | None:
