@@ -193,7 +193,9 @@ def write_decisions(
             closing(locked_connection()) as engine,
         ):
             _rank(engine, parts, news)
-            order, approved = _places(engine, _WORST_FIRST), _places(engine, _LARGEST_APPROVED)
+            order = engine.execute(_WORST_FIRST).fetchnumpy()["place"]
+            most = {"most": APPROVED_ROWS}
+            approved = engine.execute(_LARGEST_APPROVED, most).fetchnumpy()["place"]
             counts = _counts(engine, len(approved))
             chosen = np.sort(np.concatenate([order, approved]))
             listed = (
@@ -269,11 +271,6 @@ def _rank(engine: DuckDBPyConnection, parts: Sequence[Path], news: pa.Table | No
             'INSERT INTO sizes SELECT ":place", decision, exposure, coalesce(":quiet", false) '
             "FROM block"
         )
-
-
-def _places(engine: DuckDBPyConnection, query: str) -> NDArray[np.int64]:
-    most = {"most": APPROVED_ROWS} if "$most" in query else {}
-    return np.asarray(engine.execute(query, most).fetchnumpy()["place"], np.int64)
 
 
 def _counts(engine: DuckDBPyConnection, approved: int) -> ListCounts:
