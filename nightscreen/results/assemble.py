@@ -3,12 +3,18 @@
 Every row gets exactly one status per check. An answer is shown only if the row's plan asked for it
 and it is this run's or still fresh for this row. Each check's declaration says what an answer means
 for a row; `decide` adds the decisions.
+
+Rows with valid consent also get data that other runs brought. BVNs are confirmed by
+`operations.bvn`; here their answers are looked up by pseudonym, whatever their age: a policy can
+test `bvn_checked_at`. Cash flow is computed when transactions are pulled
+(`operations/cashflow`); here it is compared with the amount that the row requests.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,22 +24,38 @@ import pyarrow.compute as pc
 from nightscreen.checks.arrow_types import check_schema
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.planning.eligibility import slots_of
+from nightscreen.journal.consents import live_figures
+from nightscreen.journal.records import Records
+from nightscreen.planning.eligibility import consent_column, slots_of
 from nightscreen.results.enriched import enriched_schema, input_columns
-from nightscreen.results.held_data import nothing_held
-from nightscreen.schemas.checks import HITS, NoAnswer, Outcome, Source
-from nightscreen.schemas.columns import Flaw
-from nightscreen.schemas.enriched import CONSENT_UNREADABLE, SIGNALS, WORD, naira_of_micro
+from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.checks import HITS, NoAnswer, Operation, Outcome, Source, SubjectKind
+from nightscreen.schemas.clock import to_instant
+from nightscreen.schemas.columns import REQUESTED, Flaw
+from nightscreen.schemas.consented import CashFigures
+from nightscreen.schemas.enriched import (
+    AFFORDABLE,
+    BVN_FIELDS,
+    CHECKED_AT,
+    CONSENT_UNREADABLE,
+    SIGNALS,
+    TX_FIELDS,
+    WORD,
+    figure_values,
+    naira_of_micro,
+)
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
+from nightscreen.values.whose import same_account
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from nightscreen.checks.declaration import Declaration, Found, Limits
+    from nightscreen.journal import Journal
     from nightscreen.journal.answers import Answers
     from nightscreen.planning.freshness import Freshness
     from nightscreen.planning.plan import Wanted
-    from nightscreen.results.held_data import HeldData
+    from nightscreen.schemas.answers import BvnAccount
     from nightscreen.schemas.rows import SourceColumn
 
 _NOT_ASKED = {why.value: why.status for why in SkipReason if why is not SkipReason.ASK}
@@ -48,6 +70,10 @@ _BEFORE_MISSES = (
 _AFTER_MISSES = (NoAnswer.REFUSED.value, NoAnswer.INVALID.value)
 """The order in which a row without a record gets its status, if a check is asked by several
 identities: answers that may still come, then a miss, then identities that could not be asked."""
+_WATCHLISTED, _ACCOUNT_STATUS, _STATUSES, _BVN_CHECKED_AT = (name for name, _ in BVN_FIELDS)
+_BVN = Operation.BVN_FINISH
+_CONSENT_COLUMNS = ("consented_at", "consent_expires_at", "consent_withdrawn_at")
+MONTH_DAYS = 30  # as `values/amounts.py` reads the months of a tenor
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,3 +261,131 @@ def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
     except pa.ArrowInvalid:  # a decimal with more places, which is rare
         rounded = [None if value is None else round(value, kind.scale) for value in values]
         return pa.array(rounded, kind)
+
+
+# --- data from other runs ---
+
+
+@dataclass(frozen=True, slots=True)
+class HeldData:
+    """Looks up BVN details and cash flow for rows."""
+
+    has_bvns: bool  # the journal has an answer about any BVN; if not, none is looked up
+    has_figures: bool  # the journal has cash flow of any customer; if not, none is looked up
+    at: int  # the instant consent is judged at, microseconds
+    since: int  # figures from before this instant are too old
+    _journal: Journal = field(repr=False)
+
+    @classmethod
+    def of(cls, journal: Journal, at: int, since: int) -> HeldData:
+        """Return the data that a journal holds, for consent judged at an instant."""
+        has_bvns = journal.answers.any_of(_BVN.value)
+        has_figures = bool(Records(journal, CashFigures).run_ids())
+        return cls(has_bvns, has_figures, at, since, journal)
+
+    def columns(self, rows: pa.Table) -> dict[str, pa.Array]:
+        """Return the columns of `BVN_FIELDS` and `TX_FIELDS` for rows of an input.
+
+        A value is null if nothing is held, if the answer lacks it, if it is too old, or if there is
+        no valid consent.
+        """
+        if not rows.num_rows or not (self.has_bvns or self.has_figures):
+            return nothing_held(rows.num_rows)
+        batch = rows.combine_chunks().to_batches()[0]
+        lawful = consent_column(batch, at=to_instant(self.at)).to_pylist()
+        values: list[dict[str, Any]] = [{} for _ in lawful]
+        if self.has_bvns:
+            self._add_bvns(values, rows, lawful)
+        if self.has_figures:
+            self._add_cash_flow(values, rows, lawful)
+        table = pa.Table.from_pylist(values, schema=pa.schema([*BVN_FIELDS, *TX_FIELDS]))
+        return {name: table[name].combine_chunks() for name in table.column_names}
+
+    def _add_bvns(self, values: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]) -> None:
+        bvns, flaws = rows["bvn"].to_pylist(), rows["flaws"].to_pylist()
+        subjects = {
+            place: self._journal.pseudonyms.subject(SubjectKind.BVN.value, bvn)
+            for place, bvn in enumerate(bvns)
+            if bvn and lawful[place] and not flaws[place] & Flaw.BVN
+        }
+        answers = self._journal.answers
+        stored = answers.latest(_BVN.value, list(set(subjects.values())))
+        asked = rows.select(["bank_code", "account_number"]).to_pylist()
+        for place, subject in subjects.items():
+            if (latest := stored.get(subject)) is None:
+                continue
+            values[place][_BVN_CHECKED_AT] = to_instant(latest.answered_at)
+            answer = parse_answer(_BVN, answers.body(_BVN.value, latest))
+            if isinstance(answer, BvnDetails):
+                statuses = {each.account_status for each in answer.accounts if each.account_status}
+                values[place] |= {
+                    _WATCHLISTED: None if answer.watchlisted is None else int(answer.watchlisted),
+                    _STATUSES: sorted(statuses) if answer.accounts else None,
+                    _ACCOUNT_STATUS: _own_status(**asked[place], accounts=answer.accounts),
+                }
+
+    def _add_cash_flow(
+        self, values: list[dict[str, Any]], rows: pa.Table, lawful: list[bool]
+    ) -> None:
+        """Add the cash flow of customers who did not withdraw consent.
+
+        The customer's grant is the consent. But if the row has consent columns of its own, that
+        consent must be valid too: not ended, withdrawn or unreadable.
+        """
+        requests = rows.select(["customer_id", "flaws", *_CONSENT_COLUMNS, *REQUESTED]).to_pylist()
+        customers = {
+            place: self._journal.pseudonyms.customers_anywhere([row["customer_id"]])
+            for place, row in enumerate(requests)
+            if lawful[place]
+            or not (row["flaws"] & Flaw.CONSENT or any(row[name] for name in _CONSENT_COLUMNS))
+        }
+        held = live_figures(self._journal, set(customers.values()), self.since)
+        for place, customer in customers.items():
+            if (figures := held.get(customer)) is not None:
+                figures_of_row = figure_values(figures)
+                instalment = instalment_of(*(requests[place][name] for name in REQUESTED))
+                values[place] |= {
+                    **figures_of_row,
+                    CHECKED_AT: to_instant(figures.at),
+                    AFFORDABLE: affordable(instalment, figures_of_row["tx_instalment_most"]),
+                }
+
+
+def _own_status(
+    bank_code: str | None, account_number: str | None, accounts: Iterable[BvnAccount]
+) -> str | None:
+    """Return the status of the row's own account, if it is among those of the BVN."""
+    if not account_number:
+        return None
+    asked = f"{bank_code or ''}-{account_number}"
+    own = (
+        each.account_status
+        for each in accounts
+        if each.account_number and same_account(asked, each.bank_code, each.account_number)
+    )
+    return next(own, None)
+
+
+def instalment_of(
+    amount: Decimal | None, tenor_days: int | None, instalment: Decimal | None
+) -> Decimal | None:
+    """Return the monthly instalment; None if nothing is requested.
+
+    From amount and tenor it is the amount in equal parts without interest, one for each thirty
+    days; a loan of thirty days or less is repaid in one part.
+    """
+    if instalment is not None:
+        return instalment
+    if amount is None or tenor_days is None:
+        return None
+    return amount / max(Decimal(1), Decimal(tenor_days) / MONTH_DAYS)
+
+
+def affordable(instalment: Decimal | None, most: Decimal | None) -> bool | None:
+    """Return whether an instalment is at most `most`; None if either is unknown."""
+    return None if instalment is None or most is None else instalment <= most
+
+
+def nothing_held(rows: int) -> dict[str, pa.Array]:
+    """Return the columns without values, as in test mode."""
+    return {name: pa.nulls(rows, kind) for name, kind in (*BVN_FIELDS, *TX_FIELDS)}

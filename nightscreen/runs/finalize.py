@@ -38,14 +38,13 @@ from nightscreen.report.calls import write_calls
 from nightscreen.report.facts import counted_customers, facts_of, nights_of
 from nightscreen.report.page import report_page
 from nightscreen.report.run_end import RunEnd
-from nightscreen.results.assemble import Assembly, Chunk
+from nightscreen.results.assemble import Assembly, Chunk, HeldData
 from nightscreen.results.backtest import PastRun, write_shadow
 from nightscreen.results.changes import Comparison, unreached_checks
 from nightscreen.results.decide import decide
 from nightscreen.results.decision_list import write_decisions
 from nightscreen.results.enriched import Expansion, enriched_schema
 from nightscreen.results.final_decision import overrides_of
-from nightscreen.results.held_data import HeldData
 from nightscreen.results.notices import NoticeRun, contests_report, proposes, write_notices
 from nightscreen.results.outcomes import known_outcomes, outcomes_report
 from nightscreen.results.wording import team_sentences
