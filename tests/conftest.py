@@ -16,6 +16,7 @@ from sqlalchemy import create_engine, make_url, text
 from xdist.scheduler import LoadFileScheduling
 
 from tests import how_many
+from tests.compiled_sql import share_compiled_sql
 from tests.laws import require_declared_below, require_laws_below
 from tests.nights.standard import StandardNight, StandardNights
 from tests.screening import World
@@ -34,6 +35,8 @@ NEEDED_BYTES = 3_000_000_000
 if "TMPDIR" not in os.environ and MEMORY.is_dir() and shutil.disk_usage(MEMORY).free > NEEDED_BYTES:
     os.environ["TMPDIR"] = str(MEMORY)
     tempfile.tempdir = None  # clear the cached folder
+
+share_compiled_sql()
 
 FIRST = {
     "tests/flows/": "an engine",
