@@ -1,4 +1,4 @@
-"""What the desk keeps: in backups, under a new key, and after an erasure."""
+"""What the desk keeps: for two desks, beside a run, and under a new key."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from nightscreen.journal.audit import Audit, AuditQuery
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
-from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.errors import InputError
 from tests.desk.office import PASSWORD, Office
@@ -122,18 +121,3 @@ def test_desk_that_stays_open_over_a_rotation_goes_on(office: Office) -> None:
         assert [each["customer_id"] for each in audit.find(AuditQuery(customer_id="C8"))] == ["C8"]
         with unsealed(file, journal.sealer) as clear:
             assert clear.read_bytes() == data
-
-
-def test_erased_customer_is_no_longer_named_in_the_audit(office: Office) -> None:
-    """Who looked and when stays; neither the id nor anything it could be found by does."""
-    journal = office.journal
-    for customer in ("C7", "C8"):
-        office.context.audit.write("Ada", "customer seen", customer_id=customer)
-    found = find_person_data(journal, ErasureTarget(customer_id="C7"))
-    assert found.held.entries == 1
-    erase(journal, found)
-    assert office.context.audit.find(AuditQuery(customer_id="C7")) == []
-    erased, other = reversed(office.context.audit.find(AuditQuery(action="customer seen")))
-    assert (erased["user"], erased["customer_id"]) == ("Ada", "")
-    assert erased["detail"] == {"customer": "erased"}
-    assert other["customer_id"] == "C8"

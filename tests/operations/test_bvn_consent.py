@@ -28,6 +28,8 @@ from tests.operations.bvn_in_a_test import BvnWorld, asked
 from tests.portal.visiting import Clock
 from tests.screening import days_ago
 
+ELSEWHERE = "+2348099999999"
+
 
 @pytest.fixture
 def world(tmp_path: Path) -> BvnWorld:
@@ -48,19 +50,32 @@ def spent(world: BvnWorld) -> str:
 
 
 def test_every_customer_is_in_the_right_state(world: BvnWorld) -> None:
-    """Wrong, late, missing and right passwords; ledger, journal and report agree."""
+    """Wrong, late, missing and right passwords; ledger, journal and report agree.
+
+    Whose contact is not the registered one has the masked hint, and no charge.
+    """
     rows = [asked(number) for number in range(1, 25)]
     strange = [of_magic("unreachable", 25), of_magic("otp-late", 26)]
-    first = world.request([*rows, *strange])
-    assert first.states == {"awaiting_otp": 25, "unreachable": 1}
+    misled = [asked(number, phone=ELSEWHERE) for number in range(27, 31)]
+    first = world.request([*rows, *strange, *misled])
+    assert (first.report["state"], first.report["stop_reason"]) == ("completed", None)
+    assert first.states == {"awaiting_otp": 25, "unreachable": 1, "wrong_contact": 4}
     assert first.report["cost"]["total"] == "0.00"
     assert first.report["cost"]["to_come"]["high"] == "500.00"
+    part = first.report["checks"]["bvn_start"]
+    assert (part["failed"], part["in_doubt"], part["free"]) == (0, 0, 30)
+    for row in misled:
+        told, registered = first.rows[row["customer_id"]], person_of_bvn(row["bvn"]).contacts
+        assert told["masked_contact"] == ", ".join(map(masked_contact, registered))
+        assert "not the registered one" in told["explained"]
+        assert told["otp_link"] is None
     otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
     ids = [row["customer_id"] for row in rows]
     late, twice, once, right = ids[:2], ids[2:7], ids[7:10], ids[10:20]
     world.confirm(dict.fromkeys([*twice, *once], "000000"))
-    wrong = dict.fromkeys(twice, "111111")
+    wrong = dict.fromkeys([*twice, misled[0]["customer_id"]], "111111")
     second = world.confirm({**wrong, **{each: otps[each] for each in [*once, *right]}})
+    assert [code for _, code in second.problems] == ["request_wrong_contact"]
     world.sandbox.ahead_s += 601
     third = world.confirm({each: otps[each] for each in late})
     assert third.states == {
@@ -68,6 +83,7 @@ def test_every_customer_is_in_the_right_state(world: BvnWorld) -> None:
         "confirmed": 13,
         "expired": 2,
         "unreachable": 1,
+        "wrong_contact": 4,
         "wrong_otp": 5,
     }
     by_customer = third.rows
@@ -77,7 +93,7 @@ def test_every_customer_is_in_the_right_state(world: BvnWorld) -> None:
     assert spent(world) == "260.00"
     assert sum(float(row["cost"]) for row in by_customer.values()) == 260
     assert second.report["balance"]["drift"] == "0.00"
-    assert len(world.calls("bvn_start")) == 26
+    assert len(world.calls("bvn_start")) == 30
     assert len(world.calls("bvn_finish")) == 8 + 18 + 2
 
 
@@ -345,36 +361,7 @@ def test_watch_list_reaches_later_screening_runs_with_consent_alone(world: BvnWo
     assert "CBN_WATCHLIST" not in by_customer["M-silent"]["reasons"]
 
 
-# --- contacts that are not the registered ones ---
-
-
-CUSTOMERS = 20
-ELSEWHERE = "+2348099999999"
-
-
-def test_a_night_with_a_fifth_of_the_contacts_wrong(world: BvnWorld) -> None:
-    """The run goes through; each such customer has the state and the masked hint, and no charge."""
-    rows = [
-        asked(number, **({"phone": ELSEWHERE} if number % 5 == 0 else {}))
-        for number in range(1, CUSTOMERS + 1)
-    ]
-    result = world.request(rows)
-    assert (result.report["state"], result.report["stop_reason"]) == ("completed", None)
-    wrong = CUSTOMERS // 5
-    assert result.states == {"awaiting_otp": CUSTOMERS - wrong, "wrong_contact": wrong}
-    for number in range(5, CUSTOMERS + 1, 5):
-        row = result.rows[f"C{number}"]
-        registered = person_of_bvn(rows[number - 1]["bvn"]).contacts
-        assert row["masked_contact"] == ", ".join(map(masked_contact, registered))
-        assert "not the registered one" in row["explained"]
-        assert row["otp_link"] is None
-    part = result.report["checks"]["bvn_start"]
-    assert (part["failed"], part["in_doubt"], part["free"]) == (0, 0, CUSTOMERS)
-    assert result.report["cost"]["total"] == "0.00"
-    otps = {row["customer_id"]: world.otp(row) or "" for row in rows if row["phone"] != ELSEWHERE}
-    done = world.confirm({**otps, "C5": "123456"})
-    assert done.states == {"confirmed": CUSTOMERS - wrong, "wrong_contact": wrong}
-    assert [code for _, code in done.problems] == ["request_wrong_contact"]
+# --- a link for each customer ---
 
 
 def link_of(world: BvnWorld, number: int = 1) -> str:
@@ -388,19 +375,20 @@ def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
     """The call is made at once, charged once, and the lender's next table shows it.
 
     A daily cap that is used up makes a link unavailable, not closed; after the set time it has
-    expired, and nothing is sent.
+    expired, and nothing is sent. Neither journal nor outputs hold a password, right or wrong.
     """
     world.clock = clock = Clock()
     link, other = (link_of(world, number) for number in (1, 2))
+    passwords = [world.otp(asked(number)) or "" for number in (1, 2)] + ["860193"]
     seen = world.look(link)
     assert (seen.state, seen.attempts_left) == (OtpLinkState.OPEN, 3)
     assert seen.masked_contact is not None
     assert "*" in seen.masked_contact
     world.settings["daily_spend_cap"] = "19"
-    assert world.type_otp(link, world.otp(asked(1)) or "").state is OtpLinkState.UNAVAILABLE
+    assert world.type_otp(link, passwords[0]).state is OtpLinkState.UNAVAILABLE
     del world.settings["daily_spend_cap"]
     assert world.calls("bvn_finish") == []
-    done = world.type_otp(link, f" {world.otp(asked(1))} ")
+    done = world.type_otp(link, f" {passwords[0]} ")
     assert done.state is OtpLinkState.CONFIRMED
     assert world.charged == "20"
     result = world.request([asked(1)])
@@ -408,9 +396,14 @@ def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
     assert result.rows["C1"]["bvn_first_name"]
     assert result.rows["C1"]["otp_link"] is None
     assert world.type_otp(link, "123456").state is OtpLinkState.CONFIRMED
+    assert world.type_otp(other, passwords[2]).state is OtpLinkState.WRONG_OTP
     clock.forward(days=1, seconds=1)
-    assert world.type_otp(other, world.otp(asked(2)) or "").state is OtpLinkState.EXPIRED
-    assert len(world.calls("bvn_finish")) == 1
+    assert world.type_otp(other, passwords[1]).state is OtpLinkState.EXPIRED
+    assert [call["outcome"] for call in world.calls("bvn_finish")] == ["consented", "wrong_otp"]
+    for path, held in everything(world.folder):
+        for otp in passwords:
+            assert otp not in str(path.relative_to(world.folder))
+            assert otp.encode() not in held, path
 
 
 def test_two_at_a_time_are_one(world: BvnWorld) -> None:
@@ -430,15 +423,3 @@ def test_two_at_a_time_are_one(world: BvnWorld) -> None:
     assert set(states) <= {OtpLinkState.CONFIRMED, OtpLinkState.BUSY}
     assert len(world.calls("bvn_finish")) == 1
     assert world.charged == "20"
-
-
-def test_no_password_is_left_anywhere(world: BvnWorld) -> None:
-    """Neither journal nor outputs hold what was typed or given, right or wrong."""
-    links = {n: link_of(world, n) for n in (1, 2)}
-    right = world.otp(asked(1)) or ""
-    world.type_otp(links[2], "860193")
-    world.type_otp(links[1], right)
-    for path, held in everything(world.folder):
-        assert right not in str(path.relative_to(world.folder))
-        for otp in (right, "860193"):
-            assert otp.encode() not in held, path

@@ -102,40 +102,39 @@ def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
 # --- tokens ---
 
 
-def test_expired_token_is_refreshed_once_and_the_new_one_kept(lender: Lender) -> None:
-    """An access token is used until it is refused; the refresh token outlives it.
+def test_expired_tokens_are_refreshed_once_and_a_refused_refresh_lapses_its_grant(
+    lender: Lender,
+) -> None:
+    """One refresh, one more try, an outcome: the other customers are pulled all the same.
 
-    One refresh, one more try, an outcome: the other customer is pulled all the same.
+    Whether a refused refresh was the key's fault is judged at the end of the run. A customer who
+    withheld the scope is not due, and no request can be made in their name.
     """
-    never = "never-valid@magic.example"
-    lender.consent([never, "C1"])
+    never, revoked = "never-valid@magic.example", "refresh-revoked@magic.example"
+    withheld = "scope-missing@magic.example"
+    lender.consent(["C1", revoked, never, "C2"])
+    (grant,) = lender.consent([withheld], LIST, "transaction:view")
     lender.expire_tokens()
     report = lender.pull()
     assert report["state"] == "completed"
-    assert (report["customers"]["token_refused"], report["customers"]["pulled"]) == (1, 1)
-    assert (lender.count(never, "refreshes"), lender.count(never, "refused_tokens")) == (1, 2)
-    assert lender.count("C1", "refreshes") == 1
-    refreshing = report["checks"]["aggregator_refresh"]
-    assert (refreshing["free"], refreshing["attempts"]) == (2, 2)
-    with lender.consents() as consents:
-        assert {grant.state for grant in consents.grants()} == {"live"}
-    lender.pull()
-    assert lender.count("C1", "refreshes") == 1
-
-
-def test_refused_refresh_lapses_the_grant_where_the_key_works(lender: Lender) -> None:
-    """Also where the refusal came first: it is judged at the end of the run."""
-    lender.consent(["C1", "refresh-revoked@magic.example", "C2"])
-    lender.expire_tokens()
-    report = lender.pull()
-    assert (report["state"], report["customers"]["lapsed"]) == ("completed", 1)
+    names = ("due", "pulled", "token_refused", "lapsed")
+    assert [report["customers"][name] for name in names] == [4, 2, 1, 1]
     assert "1 consents lapsed" in " ".join(report["notices"])
+    assert (lender.count(never, "refreshes"), lender.count(never, "refused_tokens")) == (1, 2)
+    refreshing = report["checks"]["aggregator_refresh"]
+    assert (refreshing["free"], refreshing["attempts"]) == (3, 4)
     with lender.consents() as consents:
-        states = {grant.customer_id: grant.state for grant in consents.grants()}
-        assert states == {"C1": "live", "C2": "live", "refresh-revoked@magic.example": "lapsed"}
+        ended = {each.customer_id: each.state for each in consents.grants() if each.state != "live"}
+    assert ended == {revoked: "lapsed"}
     again = lender.pull()
-    assert again["customers"]["due"] == 2
-    assert lender.count("refresh-revoked@magic.example", "refused_refreshes") == 1
+    assert again["customers"]["due"] == 3
+    assert lender.count("C1", "refreshes") == lender.count(revoked, "refused_refreshes") == 1
+    assert grant.scopes == ("transaction:view",)
+    with pytest.raises(UsageError, match=LIST):
+        list_request(grant, PulledKind.TRANSACTION, "/v2/aggregator")
+    with pytest.raises(InputError, match="no live grant"):
+        lender.open(grants=[grant.grant_id])
+    assert lender.count(withheld, "data_calls") == 0
 
 
 def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Path) -> None:
@@ -151,18 +150,6 @@ def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Pa
     lender.settings["api_key"] = "right-key"
     again = lender.pull(run=report["run_id"])
     assert (again["state"], again["customers"]["pulled"]) == ("completed", 5)
-
-
-def test_scope_that_was_not_granted_is_never_used(lender: Lender) -> None:
-    """A customer who withheld it is not due, and no request can be made in their name."""
-    (grant,) = lender.consent(["scope-missing@magic.example"], LIST, "transaction:view")
-    assert grant.scopes == ("transaction:view",)
-    assert lender.pull()["customers"]["due"] == 0
-    with pytest.raises(UsageError, match=LIST):
-        list_request(grant, PulledKind.TRANSACTION, "/v2/aggregator")
-    with pytest.raises(InputError, match="no live grant"):
-        lender.open(grants=[grant.grant_id])
-    assert lender.count("scope-missing@magic.example", "data_calls") == 0
 
 
 def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:

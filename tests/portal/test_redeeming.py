@@ -6,7 +6,6 @@ import json
 from collections.abc import Callable
 
 import httpx
-import pytest
 
 from nightscreen.journal.consents import Consents
 from nightscreen.journal.verify import verify_journal
@@ -47,13 +46,18 @@ def breaks(error: type[httpx.TransportError]) -> Callable[[httpx.Request], httpx
 
 
 async def redeemed(
-    town: Town, service: Service, scopes: tuple[str, ...] = (LIST,), patience_s: float = 40
+    town: Town,
+    service: Service,
+    scopes: tuple[str, ...] = (LIST,),
+    *,
+    customer: str = CUSTOMER,
+    patience_s: float = 40,
 ) -> str:
     """Redeem a code of a customer who was asked for some scopes, and return what came of it."""
     done = await redeem(
         town.journal,
         town.settings,
-        AskedConsent(CUSTOMER, scopes),
+        AskedConsent(customer, scopes),
         "code-1",
         channel="portal",
         transport=service,
@@ -62,35 +66,36 @@ async def redeemed(
     return done.ending.value
 
 
-@pytest.mark.parametrize(
-    ("answer", "ending", "state"),
-    [
-        (says(200, {**TOKEN, "scope": LIST}), ExchangeEnd.KEPT, "answered"),
-        (says(200, TOKEN), ExchangeEnd.KEPT, "answered"),
-        (says(200, {"status": "success", "data": TOKEN}), ExchangeEnd.KEPT, "answered"),
-        (says(200, {**TOKEN, "scope": VIEW}), ExchangeEnd.NOTHING_GRANTED, "answered"),
-        (says(200, {**TOKEN, "scope": ""}), ExchangeEnd.NOTHING_GRANTED, "answered"),
-        (says(200, {"data": {**TOKEN, "scope": ""}}), ExchangeEnd.NOTHING_GRANTED, "answered"),
-        (says(400, {"status": "error", "message": "no"}), ExchangeEnd.CODE_REFUSED, "not_charged"),
-        (says(401, {"status": "error"}), ExchangeEnd.KEY_REFUSED, "not_charged"),
-        (says(402, {"status": "error"}), ExchangeEnd.KEY_REFUSED, "not_charged"),
-        (says(500, {"status": "error"}), ExchangeEnd.IN_DOUBT, "in_doubt"),
-        (says(504, {"status": "error"}), ExchangeEnd.IN_DOUBT, "in_doubt"),
-        (says(200, ["no token"]), ExchangeEnd.IN_DOUBT, "in_doubt"),
-        (says(200, {"mock-response": "x", **TOKEN}), ExchangeEnd.TEST_MODE, "test_mode"),
-        (breaks(httpx.ReadError), ExchangeEnd.IN_DOUBT, "in_doubt"),
-        (breaks(httpx.ReadTimeout), ExchangeEnd.IN_DOUBT, "in_doubt"),
-    ],
+ANSWERS: tuple[tuple[Callable[[httpx.Request], httpx.Response], ExchangeEnd, str], ...] = (
+    (says(200, {**TOKEN, "scope": LIST}), ExchangeEnd.KEPT, "answered"),
+    (says(200, TOKEN), ExchangeEnd.KEPT, "answered"),
+    (says(200, {"status": "success", "data": TOKEN}), ExchangeEnd.KEPT, "answered"),
+    (says(200, {**TOKEN, "scope": VIEW}), ExchangeEnd.NOTHING_GRANTED, "answered"),
+    (says(200, {**TOKEN, "scope": ""}), ExchangeEnd.NOTHING_GRANTED, "answered"),
+    (says(200, {"data": {**TOKEN, "scope": ""}}), ExchangeEnd.NOTHING_GRANTED, "answered"),
+    (says(400, {"status": "error", "message": "no"}), ExchangeEnd.CODE_REFUSED, "not_charged"),
+    (says(401, {"status": "error"}), ExchangeEnd.KEY_REFUSED, "not_charged"),
+    (says(402, {"status": "error"}), ExchangeEnd.KEY_REFUSED, "not_charged"),
+    (says(500, {"status": "error"}), ExchangeEnd.IN_DOUBT, "in_doubt"),
+    (says(504, {"status": "error"}), ExchangeEnd.IN_DOUBT, "in_doubt"),
+    (says(200, ["no token"]), ExchangeEnd.IN_DOUBT, "in_doubt"),
+    (says(200, {"mock-response": "x", **TOKEN}), ExchangeEnd.TEST_MODE, "test_mode"),
+    (breaks(httpx.ReadError), ExchangeEnd.IN_DOUBT, "in_doubt"),
+    (breaks(httpx.ReadTimeout), ExchangeEnd.IN_DOUBT, "in_doubt"),
 )
-async def test_each_answer_ends_in_one_word_and_is_asked_for_once(
-    town: Town, answer: Callable[[httpx.Request], httpx.Response], ending: ExchangeEnd, state: str
-) -> None:
+"""What the service answers, what comes of it, and how the call stands in the journal."""
+
+
+async def test_each_answer_ends_in_one_word_and_is_asked_for_once(town: Town) -> None:
     """The journal has the call; only what was surely granted is kept, and nothing is repeated."""
-    service = Service(answer)
-    assert await redeemed(town, service) == ending
-    assert len(service.bodies) == 1
-    assert town.calls() == [("aggregator_exchange", state)]
-    assert len(town.grants) == (ending is ExchangeEnd.KEPT)
+    kept: list[str] = []
+    for number, (answer, ending, state) in enumerate(ANSWERS):
+        service, customer = Service(answer), f"CUST-{number}"
+        assert await redeemed(town, service, customer=customer) == ending, (number, ending)
+        assert len(service.bodies) == 1
+        assert town.calls()[number:] == [("aggregator_exchange", state)]
+        kept += [customer] if ending is ExchangeEnd.KEPT else []
+        assert sorted(grant.customer_id for grant in town.grants) == sorted(kept)
     assert verify_journal(town.journal) == []
 
 
