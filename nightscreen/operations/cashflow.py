@@ -530,10 +530,9 @@ def _typed(store: PullStore, figures: CashFigures, customer_id: str) -> _Tables:
     def table(kind: PulledKind, schema: pa.Schema) -> pa.Table:
         fields = load_fields(kind)
         rows = [
-            {**fields.typed(version.raw, schema.names), "customer_id": customer_id}
-            for block in store.current(figures.customer, kind)
-            for version in block
-            if version.problem is None
+            {**fields.typed(raw, schema.names), "customer_id": customer_id}
+            for stored, raw in store.current(figures.customer, kind)
+            if stored.problem is None
         ]
         return pa.Table.from_pylist(rows, schema)
 

@@ -445,34 +445,26 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         session of the run is replaced.
         """
         path, fields = self._part(kind), self.fields[kind]
-
-        def typed(version: Version) -> dict[str, Any]:
-            is_new = version.run_id == self.run.run_id
-            return {
-                **fields.typed(version.raw),
-                "customer_id": ids[version.customer],
-                "record_key": version.key.hex(),
-                "change": version.change.value if is_new else UNCHANGED,
-                "seen_at": to_instant(version.first_seen_at),
+        rows = (
+            {
+                **fields.typed(raw),
+                "customer_id": ids[stored.customer],
+                "record_key": stored.record_key.hex(),
+                "change": stored.told_as if stored.run_id == self.run.run_id else UNCHANGED,
+                "seen_at": to_instant(stored.first_seen_at),
             }
-
-        def is_shown(version: Version) -> bool:
-            return version.problem is None and version.customer in ids
-
-        tables = (
-            pa.Table.from_pylist(rows, fields.schema)
-            for block in self._blocks(kind, pulls)
-            if (rows := [typed(each) for each in block if is_shown(each)])
+            for stored, raw in self._versions(kind, pulls)
+            if stored.problem is None and stored.customer in ids
         )
-        first = next(tables, None)
+        first = next(rows, None)
         if first is None:
             path.unlink(missing_ok=True)
             return 0
         make_private_folder(path.parents[1], ours=False)
         part = RunFolder(make_private_folder(path.parent))
-        return part.write_parquet(path.name, fields.schema, chain([first], tables))
+        return write_rows(part, path.name, chain([first], rows), fields.schema)
 
-    def _blocks(self, kind: PulledKind, pulls: Sequence[Pulled]) -> Iterator[list[Version]]:
+    def _versions(self, kind: PulledKind, pulls: Sequence[Pulled]) -> Iterator[Version]:
         if not kind.is_state:
             yield from self.store.versions_of_run(self.run.run_id, kind)
             return

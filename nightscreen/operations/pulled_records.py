@@ -17,7 +17,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cache, cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple, TypeAlias
 
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -377,6 +377,8 @@ LONG_LIST = 100  # a list with so many records may be limited by the service
 _BLOCK = 2000  # records written or read at once: bounds memory, since each has its body
 _ADDED, _MODIFIED, _REMOVED = TransactionChange
 _records = transaction_records.c
+Version: TypeAlias = "tuple[Row[Any], bytes]"
+"""A stored version of a record: its row of `transaction_records`, and the record as JSON text."""
 _KNOWN = (_records.record_id, _records.record_key, _records.content, _records.occurred_at)
 
 
@@ -397,21 +399,6 @@ class Difference(NamedTuple):
     removed: list[Known]  # no longer in a list that can be trusted
     held: int  # removals that wait for another pull, because too many records are missing
     out_of_reach: int  # known records older than the period that the service lists
-
-
-class Version(NamedTuple):
-    """One decrypted version of a record; instants in microseconds."""
-
-    customer: bytes
-    key: bytes
-    raw: bytes
-    problem: str | None
-    first_seen_at: int
-    run_id: str
-    change: TransactionChange
-    ended_at: int | None
-    ended_as: str | None
-    kind: PulledKind
 
 
 class AnsweredList(NamedTuple):
@@ -504,37 +491,24 @@ class PullStore:
 
     # --- reading records ---
 
-    def versions_of_run(self, run_id: str, kind: PulledKind) -> Iterator[list[Version]]:
-        """Yield the versions of a kind that a run stored, in blocks."""
-        yield from self._versions((_records.run_id == run_id) & (_records.kind == kind.value))
+    def versions_of_run(self, run_id: str, kind: PulledKind) -> Iterator[Version]:
+        """Yield the versions of a kind that a run stored."""
+        return self._versions((_records.run_id == run_id) & (_records.kind == kind.value))
 
-    def of_customer(self, customer: bytes) -> Iterator[list[Version]]:
-        """Yield all stored versions of a customer's records, in blocks."""
-        yield from self._versions(_records.customer == customer)
+    def of_customer(self, customer: bytes) -> Iterator[Version]:
+        """Yield all stored versions of a customer's records."""
+        return self._versions(_records.customer == customer)
 
-    def current(self, customer: bytes, kind: PulledKind) -> Iterator[list[Version]]:
-        """Yield a customer's current records, in blocks, in the order in which they were stored."""
-        yield from self._versions(_is_current(customer, kind))
+    def current(self, customer: bytes, kind: PulledKind) -> Iterator[Version]:
+        """Yield a customer's current records in the order in which they were stored."""
+        return self._versions(_is_current(customer, kind))
 
-    def _versions(self, condition: ColumnElement[bool]) -> Iterator[list[Version]]:
-        def version(row: Row[Any]) -> Version:
-            context = TRANSACTION.context(row.customer, row.record_key)
-            return Version(
-                customer=row.customer,
-                key=row.record_key,
-                raw=self._journal.sealer.open(row.sealed, context),
-                problem=row.problem,
-                first_seen_at=row.first_seen_at,
-                run_id=row.run_id,
-                change=TransactionChange(row.told_as),
-                ended_at=row.ended_at,
-                ended_as=row.ended_as,
-                kind=PulledKind(row.kind),
-            )
-
+    def _versions(self, condition: ColumnElement[bool]) -> Iterator[Version]:
         query = select(transaction_records).where(condition)
         for rows in self._journal.database.in_blocks(query, _records.record_id, size=_BLOCK):
-            yield list(map(version, rows))
+            for row in rows:
+                context = TRANSACTION.context(row.customer, row.record_key)
+                yield row, self._journal.sealer.open(row.sealed, context)
 
     def changes(self, run_id: str) -> Iterator[Row[Any]]:
         """Yield the records that a run added or modified, then those it removed; none is opened.

@@ -109,17 +109,16 @@ def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[s
     """Return every version of every record pulled for a customer, as JSON documents."""
     customer = journal.pseudonyms.customers_anywhere([customer_id])
     records: dict[str, list[dict[str, Any]]] = {kind.folder: [] for kind in PulledKind}
-    for block in PullStore(journal).of_customer(customer):
-        for version in block:
-            records[version.kind.folder].append(
-                {
-                    "first_seen_at": instant_text(version.first_seen_at),
-                    "ended_at": instant_text(version.ended_at),
-                    "ended_as": version.ended_as,
-                    "record": json.loads(version.raw, parse_float=str),
-                    "kept_until": _UNTIL_ERASED,
-                }
-            )
+    for stored, raw in PullStore(journal).of_customer(customer):
+        records[PulledKind(stored.kind).folder].append(
+            {
+                "first_seen_at": instant_text(stored.first_seen_at),
+                "ended_at": instant_text(stored.ended_at),
+                "ended_as": stored.ended_as,
+                "record": json.loads(raw, parse_float=str),
+                "kept_until": _UNTIL_ERASED,
+            }
+        )
     return records
 
 

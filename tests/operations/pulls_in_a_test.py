@@ -128,7 +128,7 @@ class Lender(World):
         finally:
             await session.close()
 
-    def kept(self, customer: str) -> list[list[Version]]:
+    def kept(self, customer: str) -> list[Version]:
         with self.consents() as consents:
             store = PullStore(consents.journal)
             return list(store.of_customer(consents.customer(customer)))

@@ -204,7 +204,7 @@ def test_unreadable_records_go_to_quarantine_and_stay_sealed(lender: Lender) -> 
     assert rows["not_a_record"]["line"] == "1"
     typed = {row["record_key"] for row in lender.typed()}
     assert not typed & {row["record_key"] for row in rows.values()}
-    kept = [each.raw for block in lender.kept(customer) for each in block if each.problem]
+    kept = [raw for stored, raw in lender.kept(customer) if stored.problem]
     assert b'"this is no record"' in kept
     assert any(b'"amount":"twelve"' in each for each in kept)
 
