@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -100,12 +101,13 @@ def settle(
     *,
     cost: int = PRICE,
     becomes: LookupStatus = LookupStatus.PAID,
+    run: str = "run-1",
 ) -> None:
     """Settle one of the calls of a claim, with what becomes of its lookup."""
     each, grant = claimed.taken[place]
     (ask,) = asks(int.from_bytes(each.subject, "big"), check=each.check)
     outcome = ended((ask, grant), state, cost=cost)
-    journal.calls.settle("run-1", [outcome], [(each.lookup_id, becomes, each.attempts + 1)])
+    journal.calls.settle(run, [outcome], [(each.lookup_id, becomes, each.attempts + 1)])
 
 
 # --- the table ---
@@ -518,39 +520,52 @@ def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
     assert settled[-1] == claimed[-1]
 
 
-def _claims(journal: Journal, table: LookupRun) -> None:
-    assert taken(claim(journal, "karma", 2), table) == [1, 2]
-    assert journal.money.of_run("run-1").reserved_micro == 3 * WORST["karma"]
+@dataclass(slots=True)
+class Interrupted:
+    """A run of three lookups, the first of which is claimed; claiming or settling is cut off."""
 
+    journal: Journal
+    number: int
+    settles: bool
+    table: LookupRun = field(init=False)
+    claimed: Claim = field(init=False)
 
-def _settles(journal: Journal, claimed: Claim) -> None:
-    settle(journal, claimed, cost=7)
-    assert journal.money.of_run("run-1").spent_micro == 7
+    def __post_init__(self) -> None:
+        self.table = fill(self.journal, ["karma"] * 3, run=self.run, first=100 * self.number)
+        self.claimed = claim(self.journal, "karma", 1, run=self.run)
+
+    @property
+    def run(self) -> str:
+        return f"run-{self.number}"
+
+    def do(self) -> None:
+        """Settle the first lookup or claim the others, which counts once."""
+        if self.settles:
+            settle(self.journal, self.claimed, cost=7, run=self.run)
+            assert self.journal.money.of_run(self.run).spent_micro == 7
+        else:
+            assert taken(claim(self.journal, "karma", 2, run=self.run), self.table) == [1, 2]
+            reserved = self.journal.money.of_run(self.run).reserved_micro
+            assert reserved == 3 * WORST["karma"]
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("settles", [False, True])
-def test_what_a_deadlock_ends_is_done_again(server_place: Place, *, settles: bool) -> None:
+def test_what_a_deadlock_ends_is_done_again(server_place: Place) -> None:
     """Somebody locks two counters the other way round: the claim, or the outcome, counts once."""
     journal = server_place.open()
     journal.database.give_up_s = 60
-    table = fill(journal, ["karma"] * 3)
-    claimed = claim(journal, "karma", 1)
-    with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
-        lock = text("UPDATE spend SET calls = calls WHERE scope LIKE :scope")
-        other.execute(text("SET deadlock_timeout = '60s'"))  # it is ours that is ended
-        other.execute(lock, {"scope": "month:%"})
-        work = (
-            pool.submit(_settles, journal, claimed)
-            if settles
-            else pool.submit(_claims, journal, table)
-        )
-        _until_it_waits(server_place.url)
-        other.execute(lock, {"scope": "day:%:karma"})
-        other.commit()
-        work.result(timeout=30)
-        ended_by = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
-        _until(lambda: bool(other.execute(text(ended_by)).scalar()))
+    lock = text("UPDATE spend SET calls = calls WHERE scope LIKE :scope")
+    for number, settles in enumerate((False, True), start=1):
+        interrupted = Interrupted(journal, number, settles)
+        with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
+            other.execute(text("SET deadlock_timeout = '60s'"))  # it is ours that is ended
+            other.execute(lock, {"scope": "month:%"})
+            work = pool.submit(interrupted.do)
+            _until_it_waits(server_place.url)
+            other.execute(lock, {"scope": "day:%:karma"})
+            other.commit()
+            work.result(timeout=30)
+            _until_deadlocks(server_place.url, number)
 
 
 def _until_it_waits(url: str) -> None:
@@ -562,6 +577,12 @@ def _until_it_waits(url: str) -> None:
         _until(lambda: bool(connection.execute(query).scalar()))
 
 
+def _until_deadlocks(url: str, number: int) -> None:
+    query = text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
+    with create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+        _until(lambda: int(connection.execute(query).scalar() or 0) >= number)
+
+
 def _until(holds: Callable[[], bool]) -> None:
     give_up_at = time.monotonic() + 30
     while not holds():
@@ -570,38 +591,40 @@ def _until(holds: Callable[[], bool]) -> None:
 
 
 @pytest.mark.postgres
-@pytest.mark.parametrize("settles", [False, True])
-@pytest.mark.parametrize("committed", [False, True])
 def test_what_a_lost_connection_left_unsure_counts_once(
-    server_place: Place, monkeypatch: pytest.MonkeyPatch, *, settles: bool, committed: bool
+    server_place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whether the commit was carried out, and not heard of, or was not."""
     journal = server_place.open()
     journal.database.give_up_s = 60
-    table = fill(journal, ["karma"] * 3)
-    claimed = claim(journal, "karma", 1)
-    cut: list[bool] = []
     recording = Database.recording
+    for number, (settles, committed) in enumerate(product((False, True), repeat=2), start=1):
+        interrupted, cut = Interrupted(journal, number, settles), list[bool]()
 
-    @contextmanager
-    def cuts(
-        database: Database, turn: Turn | None = None, *, first: Callable[..., None] | None = None
-    ) -> Iterator[Connection]:
-        with recording(database, turn, first=first) as connection:
-            yield connection
-            if cut:
-                return
-            cut.append(True)
-            if not committed:
-                own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
-                with create_engine(server_place.url).connect() as other:
-                    other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
-        raise JournalUnreachableError("the commit was not heard of")
+        @contextmanager
+        def cuts(
+            database: Database,
+            turn: Turn | None = None,
+            *,
+            first: Callable[..., None] | None = None,
+            cut: list[bool] = cut,
+            committed: bool = committed,
+        ) -> Iterator[Connection]:
+            with recording(database, turn, first=first) as connection:
+                yield connection
+                if cut:
+                    return
+                cut.append(True)
+                if not committed:
+                    own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+                    with create_engine(server_place.url).connect() as other:
+                        end = text("SELECT pg_terminate_backend(:pid, 5000)")
+                        other.execute(end, {"pid": own})
+            raise JournalUnreachableError("the commit was not heard of")
 
-    monkeypatch.setattr(Database, "recording", cuts)
-    if settles:
-        _settles(journal, claimed)
-    else:
-        _claims(journal, table)
-    assert cut
-    assert states(journal, table)[0] is (LookupStatus.PAID if settles else CLAIMED)
+        with monkeypatch.context() as patch:
+            patch.setattr(Database, "recording", cuts)
+            interrupted.do()
+        assert cut
+        becomes = LookupStatus.PAID if settles else CLAIMED
+        assert states(journal, interrupted.table)[0] is becomes, (settles, committed)

@@ -35,23 +35,22 @@ def test_settling_twice_counts_once(journal: Journal) -> None:
     assert journal.money.of_run("run-1") == Spent(2 * PRICE, 0, 2)
 
 
-@pytest.mark.parametrize(
-    ("state", "cost", "expected"),
-    [
-        (CallState.ANSWERED, None, Spent(0, PRICE, 1)),
-        (CallState.IN_DOUBT, None, Spent(0, PRICE, 1)),
-        (CallState.NOT_SENT, None, Spent(0, 0, 0)),
-        (CallState.NOT_CHARGED, None, Spent(0, 0, 1)),
-        (CallState.TEST_MODE, None, Spent(0, 0, 1)),
-    ],
+ENDS: tuple[tuple[CallState, int | None, Spent], ...] = (
+    (CallState.ANSWERED, None, Spent(0, PRICE, 1)),
+    (CallState.IN_DOUBT, None, Spent(0, PRICE, 1)),
+    (CallState.NOT_SENT, None, Spent(0, 0, 0)),
+    (CallState.NOT_CHARGED, None, Spent(0, 0, 1)),
+    (CallState.TEST_MODE, None, Spent(0, 0, 1)),
 )
-def test_each_end_keeps_or_frees_the_reservation(
-    journal: Journal, state: CallState, cost: int | None, expected: Spent
-) -> None:
+"""How a call ends, at which cost, and what its run has spent, reserved and asked then."""
+
+
+def test_each_end_keeps_or_frees_the_reservation(journal: Journal) -> None:
     """A doubt and an unknown cost stay reserved; what was never sent does not count as a call."""
-    pairs = reserve(journal, 1)
-    journal.calls.settle("run-1", [ended(pairs[0], state, cost=cost)])
-    assert journal.money.of_run("run-1") == expected
+    for number, (state, cost, expected) in enumerate(ENDS, start=1):
+        (pair,) = reserve(journal, number, run=f"run-{number}")
+        journal.calls.settle(f"run-{number}", [ended(pair, state, cost=cost)])
+        assert journal.money.of_run(f"run-{number}") == expected, state
 
 
 def test_a_cap_holds_to_the_last_micro_naira(journal: Journal) -> None:

@@ -68,13 +68,18 @@ def test_near_the_cap_unconfirmed_calls_go_one_at_a_time(journal: Journal) -> No
 
 
 def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> None:
-    """Whatever shares a cap waits; what does not goes on."""
+    """Whatever shares a cap waits, for the living alone; what does not goes on.
+
+    Calls of a dead process are put in doubt with the next claim.
+    """
     one, other = place.open(), place.open()
     day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
     assert kinds(reserve(one, 1, caps=day)) == [ReservationStatus.GRANTED]
     assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.LATER]
     wanted = asks(3, check="ecosystem")
-    assert by_name(other, "run-2", wanted, day)[0].kind is (ReservationStatus.LATER)
+    assert by_name(other, "run-2", wanted, day)[0].kind is ReservationStatus.LATER
+    one.close()
+    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]
     assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [ReservationStatus.GRANTED]
 
 
@@ -99,13 +104,3 @@ def test_the_price_is_confirmed_anew_after_noon(place: Place) -> None:
     settle(journal, pairs[0], PRICE)
     place.clock.now += 86_400 * MICROS
     assert kinds(reserve(journal, 3, 4, caps=under(25))) == [ReservationStatus.GRANTED] * 2
-
-
-def test_nobody_waits_for_the_calls_of_a_dead_process(place: Place) -> None:
-    """They are put in doubt with the next claim."""
-    one, other = place.open(), place.open()
-    day = Caps(day_micro=30 * PRICE, price_limits=LIMITS)
-    reserve(one, 1, caps=day)
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.LATER]
-    one.close()
-    assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]

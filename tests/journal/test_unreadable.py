@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.answers import Doubts, Since
@@ -79,19 +77,19 @@ def lost(
     return replace(settled, settled_at=at or settled.settled_at, **change)
 
 
-@pytest.mark.parametrize(("cost", "reserved"), [(0, 0), (PRICE, 0), (None, PRICE)])
-def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(
-    journal: Journal, cost: int | None, reserved: int
-) -> None:
+def test_a_kept_body_of_a_call_in_doubt_may_be_read_after_all(journal: Journal) -> None:
     """Its reservation is given back where the corrected table knows the cost."""
-    (pair,) = reserve(journal, 1)
-    journal.calls.settle("run-1", [lost(pair, "unreadable")])
-    (found,) = [each for block in journal.answers.unread() for each in block]
-    assert (found.body, found.asked, found.cost_micro) == (b"<html>", "22200000001", None)
-    assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 1
-    assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 0
-    assert journal.answers.latest("karma", [subject(1)])[subject(1)].outcome == Outcome.LISTED
-    assert journal.money.of_run("run-1") == Spent(cost or 0, reserved, 1)
+    for number, cost, reserved in ((1, 0, 0), (2, PRICE, 0), (3, None, PRICE)):
+        run = f"run-{number}"
+        (pair,) = reserve(journal, number, run=run)
+        journal.calls.settle(run, [lost(pair, "unreadable")])
+        (found,) = [each for block in journal.answers.unread() for each in block]
+        assert (found.body, found.asked, found.cost_micro) == (b"<html>", "22200000001", None)
+        assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 1
+        assert journal.answers.settle([(found, Outcome.LISTED, cost)]) == 0
+        read = journal.answers.latest("karma", [subject(number)])
+        assert read[subject(number)].outcome == Outcome.LISTED
+        assert journal.money.of_run(run) == Spent(cost or 0, reserved, 1)
 
 
 def test_what_an_invoice_settled_is_not_counted_again_where_it_can_be_read(
