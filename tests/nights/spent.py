@@ -7,6 +7,7 @@ up.
 from __future__ import annotations
 
 import csv
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -35,77 +36,8 @@ FAULTS = (
     *("cut_after_charge", "truncated", "unreadable", "timeout", "http_502_after_charge"),
     *("no_data", "foreign_404", "redirect"),
 )
-OWN_POLICY = """
-name = "harbour"
-version = "3"
-carried = ["branch", { column = "score", type = "number" }]
-
-[thresholds]
-least_score = 40
-
-[[rules]]
-code = "LISTED"
-effect = "decline"
-when = "karma_status = 'listed'"
-team = "Another lender lists this customer."
-customer = "Another lender's report stands against this."
-short = "Another lender's report is the reason."
-action = "Ask for a letter of clearance."
-
-[[rules]]
-code = "LOW_SCORE"
-effect = "review"
-when = "score < {least_score}"
-team = "The score is under {least_score}."
-customer = "We look at your application once more."
-short = "We look at it once more."
-action = "Call the customer."
-
-[[rules]]
-code = "ANOTHER_FACE"
-effect = "review"
-when = "selfie_status = 'no_match'"
-team = "The photograph shows somebody else."
-customer = "We could not compare your photograph."
-short = "We could not compare your photograph."
-action = "Ask for another photograph."
-
-[[rules]]
-code = "FINE"
-effect = "approve"
-when = "karma_status = 'clear' and bank_account_status = 'verified'"
-team = "Nothing speaks against it."
-customer = "Approved."
-"""
-SHADOW_POLICY = """
-name = "strict"
-version = "1"
-
-[[rules]]
-code = "BIG"
-effect = "decline"
-when = "exposure >= 60000"
-team = "Too much is wanted."
-customer = "You want too much for now."
-
-[[rules]]
-code = "CLEAR"
-effect = "approve"
-when = "karma_status = 'clear'"
-team = "No listing."
-customer = "Approved."
-"""
-MAPPING = """
-drop = ["Religion"]
-date_order = "dmy"
-
-[columns]
-bank_name = "Paying bank"
-exposure = "Amount o/s"
-
-[defaults]
-consent_channel = "branch"
-"""
+GIVEN = Path(__file__).with_name("given")
+"""What a lender gives a run beside its rows: policies and a mapping."""
 HEADINGS = {
     "customer_id": "Customer No",
     "first_name": "Other Names",
@@ -192,8 +124,7 @@ def faulty(world: FixedWorld) -> Nights:
 
 def dirty(world: FixedWorld) -> Nights:
     """Return a night of applicants from a messy file with a lender's own headings."""
-    mapping = world.folder / "mapping.toml"
-    mapping.write_text(MAPPING, encoding="utf-8")
+    mapping = shutil.copy(GIVEN / "mapping.toml", world.folder)
     rows = made_up(world, 28, seed=8, damage_pct=60)
     for row in rows:
         row["date_of_birth"] = "/".join(reversed(row["date_of_birth"].split("-")))
@@ -264,9 +195,7 @@ def killed(world: FixedWorld) -> Nights:
 
 def applicants(world: FixedWorld) -> Nights:
     """Return applicants under a lender's own policy, and the next night after people decided."""
-    own, strict = world.folder / "own.toml", world.folder / "strict.toml"
-    own.write_text(OWN_POLICY, encoding="utf-8")
-    strict.write_text(SHADOW_POLICY, encoding="utf-8")
+    own, strict = (shutil.copy(GIVEN / name, world.folder) for name in ("own.toml", "strict.toml"))
     rows = people(world, [*range(1, 9), *range(500, 512)])
     for number, row in enumerate(rows):
         row["phone"], row["email"] = f"0803{number // 2:07d}", f"c{number}@example.ng"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -65,22 +66,7 @@ ASKED = [
     {"requested_amount": "lots", "requested_tenor_days": "soon"},
 ]
 """What customers 11 to 15 ask for."""
-POLICY = """
-name = "cash"
-version = "1"
-[[rules]]
-code = "MANY_LENDERS"
-effect = "review"
-when = "tx_lenders >= 3 or requested_amount > 5000000"
-team = "Many lenders."
-customer = "We are looking into it."
-[[rules]]
-code = "APPROVE"
-effect = "approve"
-when = "karma_status = 'clear'"
-team = "Clear."
-customer = "Passed."
-"""
+POLICY = Path(__file__).with_name("cash.toml")
 SAID = {
     3: {"consent_withdrawn_at": days_ago(1)},
     4: {**CONSENT, "consent_expires_at": days_ago(1)},
@@ -100,11 +86,9 @@ def night(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Night]:
     held(world, "C8", age_days=30, tx_lenders=1)
     held(world, "C9", age_days=32)
     revoke(world, "C7")
-    (world.folder / "policy.toml").write_text(POLICY)
     rows = [customer(number, **SAID.get(number, {})) for number in range(1, 10)]
     rows += [customer(number, **each) for number, each in enumerate(ASKED, start=11)]
-    policy = str(world.folder / "policy.toml")
-    return world, world.screen(rows, checks=["karma"], policy=policy)
+    return world, world.screen(rows, checks=["karma"], policy=str(POLICY))
 
 
 def by_id(night: Night) -> dict[str, dict[str, Any]]:

@@ -260,14 +260,14 @@ def test_csv_comes_back_exactly(rows: list[tuple[str | None, datetime | None]]) 
     texts, times = [text for text, _ in rows], [at for _, at in rows]
     table = pa.table(
         {
-            "text": pa.array(texts, pa.string()),
+            "=text": pa.array(texts, pa.string()),
             "at": pa.array(times, pa.timestamp("us", "UTC")),
             "plain": pa.array(texts, pa.string()),
         }
     )
     written = csv_bytes(table, headings=True, as_is=["plain"]).decode()
     heads, *back = csv.reader(io.StringIO(written, newline=""))
-    assert heads == ["text", "at", "plain"]
+    assert heads == ["'=text", "at", "plain"]
     expected = [text or "" for text in texts]
     assert [unescape_formula(row[0]) for row in back] == expected == [row[2] for row in back]
     assert not any(row[0][:1] in tuple("=+-@\t\uff1d") for row in back)

@@ -37,34 +37,8 @@ from tests.screening import Night, World, csv_rows, customer
 LISTED = "22999000001"
 DECLINED = "We have declined your application."
 _REWRITTEN = ("notices.csv", "manifest.json")
-POLICY = """
-name = "acme"
-version = "1"
-
-[[rules]]
-code = "LISTED"
-effect = "decline"
-when = "karma_status = 'listed'"
-team = "Listed."
-customer = "Another lender reported you to the list for 5 naira."
-short = "Another lender's report is the reason. Ask for details at any time."
-languages.ha.short = "Rahoton wani mai bayar da lamuni ne dalili."
-
-[[rules]]
-code = "HELD"
-effect = "decline"
-when = "last_name = 'Held'"
-team = "Ask compliance."
-customer = "-"
-notice = "hold"
-
-[[rules]]
-code = "LOOK"
-effect = "review"
-when = "last_name = 'Look'"
-team = "Look."
-customer = "We are looking into it."
-"""
+ACME = Path(__file__).with_name("acme.toml")
+POLICY = ACME.read_text("utf-8")
 ALONE = Declarations(
     policy_decides_alone=PolicyAlone(by="Board", on=date(2020, 1, 1), ground="Small loans only.")
 )
@@ -79,7 +53,7 @@ ROWS = [
 
 @dataclass(frozen=True)
 class Screened:
-    """Nights decided by the policy above; in the last one it decides alone."""
+    """Nights decided by acme.toml; in the last one it decides alone."""
 
     home: Path
     origination: Night
@@ -90,13 +64,10 @@ class Screened:
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Screened:
     world = World(tmp_path_factory.mktemp("world"))
-    policy, home = world.folder / "acme.toml", world.folder / "home"
-    policy.write_text(POLICY, "utf-8")
+    home = world.folder / "home"
 
     def screen(purpose: str, batch: str) -> Night:
-        return world.screen(
-            ROWS, purpose=purpose, batch=batch, checks=["karma"], policy=str(policy)
-        )
+        return world.screen(ROWS, purpose=purpose, batch=batch, checks=["karma"], policy=str(ACME))
 
     proposed, portfolio = (screen(each, each) for each in ("origination", "portfolio"))
     declared = "[policy_decides_alone]\nby = 'Board'\non = 2020-01-01\nground = 'Small loans.'\n"

@@ -27,24 +27,7 @@ from tests.results.nights_in_a_test import BATCH, DAY
 from tests.results.reviewing import filled, save
 from tests.screening import csv_rows
 
-BETTER = """
-name = "looks-at-arrears"
-version = "1"
-
-[[rules]]
-code = "PAST_DUE"
-effect = "decline"
-when = "ecosystem_past_due_loans > 0"
-team = "Loans elsewhere are past due."
-customer = "You owe elsewhere."
-
-[[rules]]
-code = "FINE"
-effect = "approve"
-when = "karma_status = 'clear'"
-team = "Nothing speaks against it."
-customer = "Approved."
-"""
+BETTER = Path(__file__).with_name("looks_at_arrears.toml").read_text("utf-8")
 
 
 def policy(text: str) -> Policy:
