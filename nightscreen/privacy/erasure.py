@@ -28,7 +28,6 @@ from nightscreen.journal.schema import KINDS, TOMBSTONE, ErasedPseudonyms
 from nightscreen.privacy.given_files import (
     ID_COLUMN,
     SEARCHED,
-    DroppedFile,
     GivenFileMatcher,
     Named,
     dropped_files,
@@ -263,8 +262,16 @@ def find_person_data(
     if whom.bvn:
         _resolve_bvn(journal, found)
     _scan_files(found, Whose.AS_GIVEN)
-    for file in dropped_files(runs, inbox):
-        _scan_dropped(file, found)
+    for path, batch, screened in dropped_files(runs, inbox):
+        matcher = found.matcher(batch, {each for name, each in found.customers if name == batch})
+        if screened:  # its own name may contain personal data
+            folder = "/".join(path.parent.parts[-2:])
+            found.dropped += [path] if found.scan_given(path, matcher, folder, batch) else []
+        elif matcher.scan(path).anywhere:
+            raise InputError(
+                "a file in the inbox that is not screened yet names this person: take it out, or "
+                "their rows out of it, or let it be screened; then erase again"
+            )
     _scan_files(found, Whose.LISTED, Whose.BY_PSEUDONYM)
     _recall(journal, found)
     found.held = Erasures(journal).held_of(found.pseudonyms())
@@ -329,24 +336,6 @@ def _has_only_others(run: RunRecord, found: ErasureScope) -> bool:
     refused = ((run.report or {}).get("rows") or {}).get("quarantined", 1)
     quarantines = (each for each in declared_as(Whose.AS_GIVEN) if each.section)
     return not refused or any(each.files(Path(run.folder)) for each in quarantines)
-
-
-def _scan_dropped(file: DroppedFile, found: ErasureScope) -> None:
-    """Scan a file of an inbox.
-
-    Raises:
-        InputError: it names the person and has not been screened yet.
-    """
-    ids = {customer for batch, customer in found.customers if batch == file.batch}
-    mine = found.matcher(file.batch, ids)
-    if file.screened:
-        if found.scan_given(file.path, mine, file.place, file.batch):
-            found.dropped.append(file.path)
-    elif mine.scan(file.path).anywhere:
-        raise InputError(
-            "a file in the inbox that is not screened yet names this person: take it out, or their "
-            "rows out of it, or let it be screened; then erase again"
-        )
 
 
 def _recall(journal: Journal, found: ErasureScope) -> None:

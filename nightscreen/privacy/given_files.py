@@ -52,24 +52,16 @@ _NO_TEXT = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class DroppedFile:
-    """A file of an inbox that is in no run's folder."""
-
-    path: Path  # where it is
-    batch: str  # the batch of its customers' ids
-    screened: bool  # it has been processed; else it is being written, waits or is being screened
-
-    @property
-    def place(self) -> str:
-        """Return its folder, without the file's name, which may contain personal data."""
-        return "/".join(self.path.parent.parts[-2:])
-
-
-def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> Iterator[DroppedFile]:
+def dropped_files(
+    runs: Sequence[RunRecord], inbox: Path | None
+) -> Iterator[tuple[Path, str, bool]]:
     """Yield the files of the current inbox and of the inboxes that a journal's runs came from.
 
     Files in the folders of runs are left out: `files/outputs.py` declares them.
+
+    Yields:
+        Each file's path, the batch of its customers' ids, and whether it has been processed; else
+        it is being written, waits or is being screened.
     """
     roots = set() if inbox is None else {inbox.absolute()}
     batches: dict[Path, RunRecord] = {}
@@ -92,7 +84,7 @@ def dropped_files(runs: Sequence[RunRecord], inbox: Path | None) -> Iterator[Dro
                 if path.is_file() and not (path.is_symlink() or is_output or is_owned):
                     run = batches.get(path)
                     batch = batch_name(path)[:80] if run is None else run.batch
-                    yield DroppedFile(path, batch, screened)
+                    yield path, batch, screened
 
 
 @dataclass(slots=True)
