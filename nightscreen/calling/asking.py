@@ -204,7 +204,10 @@ async def ask_opening_lookup(asking: Asking) -> None:
             break
     run.refuse_wrong_address()
     if run.stops.reason is None:
-        await _set_closing_lookup(asking)
+        bearing = [check for check in bearing if check not in run.stops.checks]
+        reached = await asyncio.to_thread(_reached, asking, bearing)
+        last = None if reached is None else reached[1]
+        await asyncio.to_thread(run.journal.lookups.set_closing_lookup, asking.table, last)
 
 
 async def _opens(asking: Asking, check: str) -> bool:
@@ -252,19 +255,6 @@ def _reached(asking: Asking, checks: Collection[str]) -> tuple[int, int] | None:
     known = (money_left(asking.run), asking.run.wallet.left())
     money = min((each for each in known if each is not None), default=None)
     return asking.run.journal.lookups.reached(asking.table, checks, money)
-
-
-async def _set_closing_lookup(asking: Asking) -> None:
-    """Reserve the last affordable lookup of a check whose answers always have a balance."""
-    run = asking.run
-    bearing = [
-        check
-        for check in run.operations
-        if CHECKS[check].bears_balance and check not in run.stops.checks
-    ]
-    reached = await asyncio.to_thread(_reached, asking, bearing)
-    last = None if reached is None else reached[1]
-    await asyncio.to_thread(run.journal.lookups.set_closing_lookup, asking.table, last)
 
 
 # --- closing ---

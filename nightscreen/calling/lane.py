@@ -13,6 +13,7 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -208,8 +209,10 @@ class Lane:
                         continue
                     self._record_why_idle()
                     due_s = self._until_due(looked_at)
-                if self._open or self._claims:
-                    await self._wait(due_s)
+                if self._open or self._claims:  # until a call settles or is due, or a stop is met
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(due_s):
+                            await self._wake.wait()
         except Exception as error:  # noqa: BLE001 - callers would wait for ever: each gets it
             self.writer.breaks(error)
             for task in list(self._open.values()):
@@ -230,15 +233,6 @@ class Lane:
         """Whether the day's quota of lookups is used up; it is renewed with the next day."""
         until = self.stops.quota_until.get(self.check)
         return until is not None and self.clock() < until
-
-    async def _wait(self, due_s: float | None) -> None:
-        """Sleep until a call settles or is due, or a stop is met."""
-        timer = None
-        if due_s is not None:
-            timer = asyncio.get_running_loop().call_later(due_s, self._wake.set)
-        await self._wake.wait()
-        if timer is not None:
-            timer.cancel()
 
     def _until_due(self, looked_at: float) -> float | None:
         """Return the seconds until the lane has something to do; None if only events wake it.

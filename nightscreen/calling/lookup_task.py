@@ -30,14 +30,9 @@ if TYPE_CHECKING:
 RELEASED = "released"
 """Trouble of an intent that was released unsent: the run stopped, or the price rose."""
 
-CALL_STATES = {
-    ChargeStatus.ANSWERED: CallState.ANSWERED,
-    ChargeStatus.UNREADABLE: CallState.UNREADABLE,
-    ChargeStatus.NOT_SENT: CallState.NOT_SENT,
-    ChargeStatus.NOT_CHARGED: CallState.NOT_CHARGED,
-    ChargeStatus.IN_DOUBT: CallState.IN_DOUBT,
-    ChargeStatus.TEST_MODE: CallState.TEST_MODE,
-    ChargeStatus.STOP: CallState.NOT_CHARGED,
+CALL_STATES: dict[ChargeStatus, CallState] = {
+    each: CallState.NOT_CHARGED if each is ChargeStatus.STOP else CallState(each)
+    for each in ChargeStatus
 }
 _ENDS = frozenset({LookupStatus.FAILED, LookupStatus.IN_DOUBT})
 SAID_OF_CUSTOMER = frozenset(
@@ -193,7 +188,6 @@ def outcome_of(
     return CallResult(
         call_id=task.grant.call_id,
         ask=task.ask(task.bound_micro),
-        intent_at=task.grant.intent_at,
         state=CALL_STATES[reading.verdict],
         trouble=None if reading.trouble is None else reading.trouble.value,
         status=reading.status,
@@ -214,7 +208,6 @@ def released(task: LookupTask, now: int) -> CallResult:
     return CallResult(
         call_id=task.grant.call_id,
         ask=task.ask(task.bound_micro),
-        intent_at=task.grant.intent_at,
         state=CallState.NOT_SENT,
         trouble=RELEASED,
         settled_at=now,

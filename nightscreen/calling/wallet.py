@@ -82,23 +82,17 @@ class Wallet:
         If none fits, lanes are woken when calls under way have settled; if there are no such calls,
         the run stops.
         """
-        fits = self._fits(worst_micro)
-        bound = number if fits is None else min(number, fits)
+        bound, left = number, self.left()
+        if self.floor_micro is not None and left is not None:
+            bound = min(number, max(0, left) // max(1, worst_micro))
+        elif self.floor_micro is not None and self._answers < BLIND_ANSWERS:
+            bound = min(number, int(self.bound_micro == 0))  # alone until an answer has a balance
         if bound == 0:
             self._short = True
             if self.bound_micro == 0:
                 self.stops.stop(StopReason.BALANCE)
         self.bound_micro += bound * worst_micro
         return bound
-
-    def _fits(self, worst_micro: int) -> int | None:
-        """Return how many calls leave the balance above its floor; None for any number."""
-        if self.floor_micro is None:
-            return None
-        left = self.left()
-        if left is None:  # one at a time until an answer has a balance
-            return None if self._answers >= BLIND_ANSWERS else int(self.bound_micro == 0)
-        return max(0, left) // max(1, worst_micro)
 
     def unbind(self, worst_micro: int, number: int = 1) -> None:
         """Release the worst cost of calls that have settled or were not made."""

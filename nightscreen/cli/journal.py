@@ -15,9 +15,9 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.copying import restore as restore_journal
-from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
 from nightscreen.journal.keyset import rotate_key as rotate
+from nightscreen.journal.settling import settle_call
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.money import naira_text, typed_micro

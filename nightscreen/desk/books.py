@@ -24,9 +24,14 @@ from nightscreen.desk.context import DeskError
 from nightscreen.files.quarantine import escape_formula
 from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.journal.calls import CRASHED
-from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
 from nightscreen.journal.money import Spent
-from nightscreen.journal.wallet import explain_gap, open_gaps
+from nightscreen.journal.settling import (
+    confirm_invoice,
+    disputed_calls,
+    explain_gap,
+    open_gaps,
+    settle_call,
+)
 from nightscreen.report.format import TITLES
 from nightscreen.schemas.clock import LAGOS, instant_text, spending_day, to_micros
 from nightscreen.schemas.money import naira_text, typed_micro

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk import contests, fix, policy
 from nightscreen.desk.runs import may_resume, standings
-from nightscreen.journal.wallet import open_gaps
+from nightscreen.journal.settling import open_gaps
 from nightscreen.schemas.clock import spending_day
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.stops import StopReason

@@ -31,9 +31,9 @@ from nightscreen.journal.calls import (
     UNREAD,
     open_answer,
 )
-from nightscreen.journal.database import with_retries
 from nightscreen.journal.money import Changes, Spent, enter_changes, scopes_of
 from nightscreen.journal.schema import ANSWER, UNSETTLED, answers, calls, runs
+from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import UNREAD_TROUBLES, CallState
 from nightscreen.schemas.checks import HITS, Outcome
 
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from nightscreen.files.sealing import Sealer
-    from nightscreen.journal.database import Database
 
 _BLOCK = 4000  # pseudonyms, each a parameter: SQLite takes 32,766 in one statement
 OPENED_AT_ONCE = 500  # answers: bounds memory, since each has its body
@@ -130,12 +128,8 @@ class Since(NamedTuple):
     session: int
 
 
-@dataclass(frozen=True, slots=True)
-class Answers:
+class Answers(Part):
     """Reads stored answers, and settles those that have become readable."""
-
-    _database: Database = field(repr=False)
-    _sealer: Sealer = field(repr=False)
 
     def latest(self, check: str, subjects: Collection[bytes]) -> dict[bytes, StoredAnswer]:
         """Return the latest answer of each subject that has one, with its body."""

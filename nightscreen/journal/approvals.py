@@ -8,7 +8,6 @@ made by command, at the terminal or at the desk, and is used when the run is res
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import select
@@ -16,8 +15,9 @@ from sqlalchemy import select
 from nightscreen.journal.actor import SPENDING
 from nightscreen.journal.audit import RUN_RESUMED, Audit
 from nightscreen.journal.records import Records
-from nightscreen.journal.runs import RUNNING, upload_of
+from nightscreen.journal.runs import RUNNING, Runs, upload_of
 from nightscreen.journal.schema import records, runs
+from nightscreen.journal.storage import Part
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import span_micros
 from nightscreen.schemas.errors import InputError, NotAllowedError
@@ -32,28 +32,24 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Select
 
     from nightscreen.journal.actor import Actor
-    from nightscreen.journal.opening import Journal
     from nightscreen.journal.runs import RunRecord
     from nightscreen.journal.storage import Storage
 
 _STOPPED, _COMPLETED = "stopped", "completed"
 
 
-@dataclass(frozen=True, slots=True)
-class Approvals:
+class Approvals(Part):
     """Writes and reads approvals."""
-
-    _journal: Journal = field(repr=False)
 
     @property
     def _records(self) -> Records[Approval]:
-        return Records(self._journal, Approval)
+        return Records(self.journal, Approval)
 
     def ask(self, run_id: str, **asked: Any) -> Approval:  # noqa: ANN401 - as `Approval` has it
         """Save a run's request for approval; it replaces an earlier request of the run."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             key = Approval.next_key(run_id, self._of_run(connection, run_id))
-            found = Approval(key=key, run_id=run_id, at=self._journal.clock(), **asked)
+            found = Approval(key=key, run_id=run_id, at=self._clock(), **asked)
             self._records.insert(connection, [found])
         return found
 
@@ -84,14 +80,14 @@ class Approvals:
             InputError: the run never asked, is spending on its approval, is completed, or another
                 record has replaced the one that was seen.
         """
-        actor.require(self._journal, SPENDING)
-        asked, run = self.newest(run_id), self._journal.runs.find(run_id)
+        actor.require(self.journal, SPENDING)
+        asked, run = self.newest(run_id), Runs(self.journal).find(run_id)
         if asked is not None and run is not None and self.is_own(actor, asked, run):
             raise NotAllowedError(
                 "You asked for this yourself; somebody else must approve it.",
                 needs="a second person",
             )
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             every = self._of_run(connection, run_id)
             if not every:
                 raise InputError(
@@ -113,7 +109,7 @@ class Approvals:
                     "run where it must not go on, or ask nightscreen doctor if it seems dead"
                 )
             cap = found.offered_micro if max_spend_micro is None else max_spend_micro
-            at = self._journal.clock()
+            at = self._clock()
             decided: dict[str, Any] = {
                 "decision": decision,
                 "decided_by": actor.name,
@@ -122,15 +118,13 @@ class Approvals:
                 "note": note,
                 "used_at": None,
             }
-            if found.decision is None:
-                done = found.model_copy(update=decided)
-                self._records.update(connection, [done], at)
-            else:
+            if found.decision is not None:  # the earlier decision stays, as a record of its own
                 decided["key"] = Approval.next_key(run_id, every)
-                done = found.model_copy(update=decided)
-                self._records.insert(connection, [done], at)
+            done = found.model_copy(update=decided)
+            save = self._records.update if done.key == found.key else self._records.insert
+            save(connection, [done], at)
         granted = naira_text(done.max_spend_micro)
-        actor.note(self._journal, f"spending {decision}", run_id=run_id, max_spend=granted)
+        actor.note(self.journal, f"spending {decision}", run_id=run_id, max_spend=granted)
         return done
 
     def is_own(self, actor: Actor, asked: Approval, run: RunRecord) -> bool:
@@ -141,8 +135,8 @@ class Approvals:
         """
         if actor.alone:
             return False
-        uploaded = upload_of_run(self._journal, run)
-        last = Audit(self._journal).last_user(run.run_id, RUN_RESUMED, until=asked.at)
+        uploaded = upload_of_run(self.journal, run)
+        last = Audit(self.journal).last_user(run.run_id, RUN_RESUMED, until=asked.at)
         return actor.is_one_of([asked.asked_by if uploaded is None else uploaded.user, last or ""])
 
     def use(self, run_id: str, *, valid: timedelta, cap_micro: int | None) -> Approval | None:
@@ -151,9 +145,9 @@ class Approvals:
         An approval unused for longer than `valid` (APPROVAL_TIMEOUT) is void. It does not cover a
         run without a cap, or with a cap above the approved amount.
         """
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             found = next(reversed(self._of_run(connection, run_id)), None)
-            now, period = self._journal.clock(), span_micros(valid)
+            now, period = self._clock(), span_micros(valid)
             if found is None or found.state(now, valid_micros=period) != ApprovalState.APPROVED:
                 return None
             if cap_micro is None or cap_micro > (found.max_spend_micro or 0):
@@ -169,7 +163,7 @@ class Approvals:
 
     def newest_of(self, run_ids: Sequence[str]) -> dict[str, Approval]:
         """Return the newest request of each run that has one; none of all without the key."""
-        if self._journal.key_trouble is not None or not run_ids:
+        if self.journal.key_trouble is not None or not run_ids:
             return {}
         return self._newest_in(run_ids)
 
@@ -184,11 +178,11 @@ class Approvals:
         found = self.newest(run.run_id)
         if found is None:
             return None
-        return found.state(self._journal.clock(), valid_micros=span_micros(valid))
+        return found.state(self._clock(), valid_micros=span_micros(valid))
 
     def of_run(self, run_id: str) -> list[Approval]:
         """Return every request and decision of a run, oldest first."""
-        with self._journal.database.reading() as connection:
+        with self._database.reading() as connection:
             return self._of_run(connection, run_id)
 
     def _of_run(self, connection: Connection, run_id: str) -> list[Approval]:

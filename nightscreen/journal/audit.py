@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hmac
 import json
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, delete, func, insert, or_, select, true, update
@@ -19,6 +18,7 @@ from sqlalchemy import and_, delete, func, insert, or_, select, true, update
 from nightscreen.files.person import user_name
 from nightscreen.journal.database import Turn
 from nightscreen.journal.schema import AUDITED, audit, open_text, put_meta, read_meta, sealed_text
+from nightscreen.journal.storage import Part
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 from nightscreen.schemas.stops import StopReason
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, RowMapping
 
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.journal.storage import Storage
 
 ENDS: Final = "audit"
 """Name in `meta` of the sealed beginning and end of the chain."""
@@ -88,11 +87,8 @@ class AuditQuery(NamedTuple):
 EVERY_ENTRY: Final = AuditQuery()
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(Part):
     """Writes, reads and verifies the audit of a journal."""
-
-    _journal: Storage = field(repr=False)
 
     # --- writing ---
 
@@ -101,7 +97,7 @@ class Audit:
     ) -> None:
         """Append an entry on what a user did or saw."""
         entry: dict[str, Any] = {
-            "at": self._journal.clock(),
+            "at": self._clock(),
             "user": user,
             "action": action,
             "run_id": run_id,
@@ -109,7 +105,7 @@ class Audit:
         }
         if customer_id:
             entry["customer"] = self.customer(customer_id)
-        with self._journal.database.recording(Turn.DESK) as connection:
+        with self._database.recording(Turn.DESK) as connection:
             ends = self._ends(connection)
             newest = select(audit.c.number, audit.c.mark).order_by(audit.c.number.desc()).limit(1)
             row = connection.execute(newest).first()
@@ -139,7 +135,7 @@ class Audit:
 
     def customer(self, customer_id: str) -> bytes:
         """Return a customer's pseudonym in the audit."""
-        return self._journal.pseudonyms.customer(_BATCH, customer_id)
+        return self.journal.pseudonyms.customer(_BATCH, customer_id)
 
     def forget(self, connection: Connection, customers: Collection[bytes]) -> None:
         """Remove erased customers from their entries; user, action and time stay."""
@@ -149,21 +145,21 @@ class Audit:
             connection.execute(update(audit).where(audit.c.number == number).values(erased))
 
     def _sealed(self, number: int, customer_id: str) -> bytes:
-        return self._journal.sealer.seal(customer_id.encode(), AUDITED.context(number))
+        return self._sealer.seal(customer_id.encode(), AUDITED.context(number))
 
     def _opened(self, number: int, sealed: bytes) -> str:
-        return self._journal.sealer.open(bytes(sealed), AUDITED.context(number)).decode()
+        return self._sealer.open(bytes(sealed), AUDITED.context(number)).decode()
 
     def before(self, instant: int) -> int:
         """Return how many of the oldest entries are from before an instant."""
-        with self._journal.database.reading() as connection:
+        with self._database.reading() as connection:
             older = _older(connection, instant)
             query = select(func.count()).where(audit.c.number <= older)
             return int(connection.execute(query).scalar_one())
 
     def drop_before(self, instant: int) -> int:
         """Delete the oldest entries from before an instant; return their number."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             ends, older = self._ends(connection), _older(connection, instant)
             mark = connection.execute(select(audit.c.mark).where(audit.c.number == older)).scalar()
             if mark is None:
@@ -182,7 +178,7 @@ class Audit:
         """Return matching entries below a number, newest first."""
         query = select(audit).where(self._condition(asked), audit.c.number < before)
         query = query.order_by(audit.c.number.desc()).limit(limit)
-        return [self._entry(row) for row in self._journal.database.fetch(query)]
+        return [self._entry(row) for row in self._database.fetch(query)]
 
     def stopped_by(self, run: RunRecord) -> str | None:
         """Return who stopped a run at the desk since it last started, or None."""
@@ -197,13 +193,13 @@ class Audit:
         kept = audit.c
         about = (kept.run_id == run_id, kept.action == action, kept.at.between(since, until))
         newest = select(kept.user).where(*about).order_by(kept.number.desc()).limit(1)
-        found: str | None = self._journal.database.fetch_value(newest)
+        found: str | None = self._database.fetch_value(newest)
         return found
 
     def number_of(self, asked: AuditQuery) -> int:
         """Return the number of matching entries."""
         query = select(func.count()).select_from(audit).where(self._condition(asked))
-        return int(self._journal.database.fetch_value(query))
+        return int(self._database.fetch_value(query))
 
     def _entry(self, row: Row[Any]) -> dict[str, Any]:
         customer = "" if row.sealed is None else self._opened(row.number, row.sealed)
@@ -241,7 +237,7 @@ class Audit:
 
     def _mark(self, entry: Mapping[str, Any] | RowMapping, before: bytes) -> bytes:
         """Return the keyed digest of an entry and the previous mark."""
-        key = hmac.digest(self._journal.pseudonyms.key, b"nightscreen desk audit", "sha256")
+        key = hmac.digest(self.journal.pseudonyms.key, b"nightscreen desk audit", "sha256")
         names = ("number", "at", "user", "action", "run_id", "detail")
         told = [*(entry[name] for name in names), entry.get("sealed") is not None, before.hex()]
         return hmac.digest(key, json.dumps(told).encode(), "sha256")
@@ -250,12 +246,12 @@ class Audit:
         """Return the beginning and end of the chain; None if they were changed or removed."""
         kept = read_meta(connection, ENDS).get(ENDS, "")
         try:
-            return _Ends(*json.loads(open_text(self._journal.sealer, kept, ENDS)))
+            return _Ends(*json.loads(open_text(self._sealer, kept, ENDS)))
         except (JournalDamagedError, JournalKeyError, ValueError):
             return None
 
     def _write_ends(self, connection: Connection, ends: _Ends) -> None:
-        put_meta(connection, ENDS, sealed_text(self._journal.sealer, ends.text(), ENDS))
+        put_meta(connection, ENDS, sealed_text(self._sealer, ends.text(), ENDS))
 
     def findings(self, connection: Connection) -> list[str]:
         """Return a sentence for each entry that was changed or is missing."""

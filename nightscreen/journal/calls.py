@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import (
     BigInteger,
@@ -28,13 +28,14 @@ from sqlalchemy import (
     update,
 )
 
-from nightscreen.journal import askers, lookups
-from nightscreen.journal.database import Turn, execute_many, insert_rows, with_retries
-from nightscreen.journal.disputes import IS_OPEN, dispute
+from nightscreen.journal import lookups
+from nightscreen.journal.database import Turn, execute_many, insert_rows
 from nightscreen.journal.money import (
+    IS_OPEN,
     Changes,
     Room,
     Spent,
+    dispute,
     enter_changes,
     headroom,
     read_scopes,
@@ -50,6 +51,7 @@ from nightscreen.journal.schema import (
     disputes,
     prices,
 )
+from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -72,10 +74,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from nightscreen.files.sealing import Sealer
-    from nightscreen.journal.database import Database
-    from nightscreen.journal.holders import Holders
     from nightscreen.journal.lookups import ClaimedLookup, Left, LookupRun
-    from nightscreen.schemas.clock import Clock
+    from nightscreen.journal.storage import Storage
 
 CRASHED = "crashed"
 """Trouble of a call whose process died between intent and outcome."""
@@ -137,16 +137,13 @@ class Claim:
     stops: dict[str, str] = field(default_factory=dict)
 
 
-@dataclass(slots=True)
-class Calls:
+class Calls(Part):
     """Writes intents and outcomes; safe to use from several threads and processes at once."""
 
-    _database: Database = field(repr=False)
-    _sealer: Sealer = field(repr=False)
-    _holders: Holders = field(repr=False)
-    _clock: Clock = field(repr=False)
-    _began_at: dict[str, int] = field(default_factory=dict, init=False, repr=False)
-    _looked_at: int = field(default=0, init=False, repr=False)
+    def __init__(self, journal: Storage) -> None:
+        super().__init__(journal)
+        self._began_at: dict[str, int] = {}  # when this process first asked, by run
+        self._looked_at = 0  # when it last looked for dead processes
 
     def claim(
         self, run_id: str, purpose: str, request: ClaimRequest, caps: Caps, *, since: int
@@ -238,7 +235,7 @@ class Calls:
         Only a call without an outcome is settled, so that a repeated outcome counts once. A call
         that was put in doubt because its process seemed dead is settled too: its answer was paid
         for. Money is counted against the journal's reservation. A cost that is not believed counts
-        in full until a balance contradicts it (`disputes`).
+        in full until a balance contradicts it (`money`).
 
         Args:
             run_id: the run.
@@ -264,13 +261,30 @@ class Calls:
             if not pairs:
                 return None
             fresh = [each for each, _ in pairs]
-            execute_many(connection, _SETTLE, [_ended(each) for each in fresh])
+            columns = [
+                {name: getattr(each, name) for name in _OUTCOME_COLUMNS}
+                | {"of_call": each.call_id, "state": each.state.value}
+                for each in fresh
+            ]
+            execute_many(connection, _SETTLE, columns)
             for each, row in pairs:
                 if bytes(row.subject) == TOMBSTONE:  # erased meanwhile: only the money is written
                     bodies.pop(each.call_id, None)
-            kept = [each for each in fresh if each.call_id in bodies]
-            rows = [_answer_row(run_id, each, bodies[each.call_id]) for each in kept]
-            execute_many(connection, insert(answers), rows)
+            kept = [
+                {
+                    "check": each.ask.check,
+                    "subject": each.ask.subject,
+                    "outcome": each.outcome or NO_ANSWER,
+                    "answered_at": each.settled_at,
+                    "call_id": each.call_id,
+                    "run_id": run_id,
+                    "cost_micro": each.cost_micro,
+                    "body": bodies[each.call_id],
+                }
+                for each in fresh
+                if each.call_id in bodies
+            ]
+            execute_many(connection, insert(answers), kept)
             answered = [each for each in fresh if each.state in KEPT_STATES]
             changes, costs = Changes(), DisputedCosts()
             for each, row in pairs:  # with the journal's reservation
@@ -303,7 +317,6 @@ class Calls:
         if dead:
             self._doubt(connection, dead)
             lookups.release_dead_claims(connection, dead)
-            askers.remove(connection, dead)
 
     @with_retries
     def recover(self) -> int:
@@ -327,16 +340,6 @@ class Calls:
 
 
 # --- one claim ---
-
-
-class _UnderWay(NamedTuple):
-    """Calls under way of one check, run and process, and their reservation."""
-
-    check: str
-    run_id: str
-    holder: str
-    number: int
-    micro: int
 
 
 @dataclass
@@ -363,13 +366,13 @@ class _Turn:
         self._scopes = scopes_of(self._run_id, self._request.check, self._now)
         self._run = lookups.find_run(connection, self._run_id)
         after = {"after": self._now - STALE_MICROS}
-        self._under_way = [_UnderWay(*row) for row in connection.execute(_UNDER_WAY, after)]
+        self._under_way = connection.execute(_UNDER_WAY, after).all()
         self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1
         seen = connection.execute(select(prices)).all()
         self._prices = {row.check: SeenPrice(*row[1:4]) for row in seen}
         self._confirmed = {row.check for row in seen if row.charged_at >= self._began_at}
         self._disputed = set(connection.execute(_DISPUTED).scalars())
-        self._sharing = askers.caps_of_all(connection) if self._caps.in_flight else {}
+        self._sharing = lookups.caps_of_all(connection) if self._caps.in_flight else {}
         stops = {} if self._run is None else lookups.stops_of(connection, self._run_id)
         self.claim = Claim(stops=stops)
         self.granted: list[tuple[ReserveRequest | ClaimedLookup, Reservation]] = []
@@ -590,18 +593,19 @@ def open_answer(
 _IS_INTENT = calls.c.state == CallState.INTENT.value
 _CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
 _HOLDING = select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
-_HOLDERS = union(_HOLDING, lookups.CLAIMANTS, askers.ASKING)
+_HOLDERS = union(_HOLDING, *lookups.CLAIMANTS)
 _UNDER_WAY = (
     select(
         calls.c.check,
         calls.c.run_id,
         calls.c.holder,
-        func.count(),
-        cast(func.sum(calls.c.reserved_micro), BigInteger),
+        func.count().label("number"),
+        cast(func.sum(calls.c.reserved_micro), BigInteger).label("micro"),
     )
     .where(_IS_INTENT, UNSETTLED, calls.c.intent_at > bindparam("after"))
     .group_by(calls.c.check, calls.c.run_id, calls.c.holder)
 )
+"""The number and the reservation of calls under way, by check, run and process."""
 _LAST_CALL = select(func.max(calls.c.call_id))
 _DISPUTED = select(calls.c.check).where(IS_OPEN, calls.c.call_id == disputes.c.call_id).distinct()
 
@@ -638,12 +642,6 @@ _OUTCOME_COLUMNS = (
 _SETTLE = update(calls).where(calls.c.call_id == bindparam("of_call"))
 
 
-def _ended(outcome: CallResult) -> dict[str, Any]:
-    """Return the parameters of `_SETTLE` for an outcome."""
-    row = {name: getattr(outcome, name) for name in _OUTCOME_COLUMNS}
-    return row | {"of_call": outcome.call_id, "state": outcome.state.value}
-
-
 _HIGHER_OF_LATE = (
     "prices.highest_micro > excluded.highest_micro "
     f"AND prices.seen_at > excluded.seen_at - {RECENT_MICROS}"
@@ -653,20 +651,6 @@ _CHARGED = "latest_micro = excluded.latest_micro, charged_at = excluded.charged_
     for name in ("highest_micro", "seen_at")
 )
 """The update by a charged price: the highest recent price stays, with its instant."""
-
-
-def _answer_row(run_id: str, ended: CallResult, body: bytes) -> dict[str, Any]:
-    """Return a row of `answers`."""
-    return {
-        "check": ended.ask.check,
-        "subject": ended.ask.subject,
-        "outcome": ended.outcome or NO_ANSWER,
-        "answered_at": ended.settled_at,
-        "call_id": ended.call_id,
-        "run_id": run_id,
-        "cost_micro": ended.cost_micro,
-        "body": body,
-    }
 
 
 def _charged_prices(answered: Iterable[CallResult], now: int) -> list[tuple[Any, ...]]:

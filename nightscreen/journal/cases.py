@@ -7,12 +7,12 @@ lists the open ones (`desk/rows.py`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from nightscreen.journal.database import Turn, blocks
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import put_meta, read_meta, records
+from nightscreen.journal.storage import Part
 from nightscreen.schemas.cases import FREE, OpenCase, Share
 from nightscreen.schemas.contests import ENDED, WAITS, Review
 from nightscreen.schemas.errors import InputError
@@ -20,7 +20,6 @@ from nightscreen.schemas.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from nightscreen.journal.storage import Storage
 
 _MADE = records.c.state == ""
 """Reviews that are in force: not overrides that wait for a second person, or waited."""
@@ -28,15 +27,12 @@ _POLICY = "policy {}"
 """Name in `meta` of the text of a policy."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reviews:
+class Reviews(Part):
     """Writes and reads reviews and policies."""
-
-    _journal: Storage = field(repr=False)
 
     @property
     def _records(self) -> Records[Review]:
-        return Records(self._journal, Review)
+        return Records(self.journal, Review)
 
     def active(self, batch: str, at: int, among: Collection[bytes] = ()) -> dict[bytes, Review]:
         """Return the latest review of each customer of a batch that has not ended.
@@ -62,16 +58,14 @@ class Reviews:
 
     def add(self, found: Sequence[Review]) -> None:
         """Save reviews, all of them or, on any error, none."""
-        now = self._journal.clock()
+        now = self._clock()
         self._records.add([each.model_copy(update={"at": now}) for each in found])
 
     def propose(self, found: Sequence[Review]) -> None:
         """Save overrides that wait for a second person; earlier waiting ones end."""
         for each in found:
             self.end_waiting(each.customer)
-        waiting = [
-            each.model_copy(update={"state": WAITS, "at": self._journal.clock()}) for each in found
-        ]
+        waiting = [each.model_copy(update={"state": WAITS, "at": self._clock()}) for each in found]
         self._records.add(waiting)
 
     def waiting(self, customer: bytes | None = None) -> list[Review]:
@@ -83,7 +77,7 @@ class Reviews:
     def end(self, waiting: Review) -> bool:
         """End an override that waits; return whether it still waited."""
         ended = waiting.model_copy(update={"state": ENDED})
-        return self._records.replace(ended, waiting, self._journal.clock())
+        return self._records.replace(ended, waiting, self._clock())
 
     def end_waiting(self, customer: bytes) -> None:
         """End all waiting overrides of a customer, because of another decision."""
@@ -92,7 +86,7 @@ class Reviews:
 
     def keep_policy(self, policy: str, text: str) -> None:
         """Save a policy's JSON under its `name@digest`, unless it is saved already."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             name = _POLICY.format(policy)
             if not read_meta(connection, name):
                 put_meta(connection, name, text)
@@ -100,7 +94,7 @@ class Reviews:
     def policy_text(self, policy: str) -> str | None:
         """Return the JSON of a policy by its `name@digest`; None if it was not saved."""
         name = _POLICY.format(policy)
-        with self._journal.database.reading() as connection:
+        with self._database.reading() as connection:
             return read_meta(connection, name).get(name)
 
 
@@ -116,15 +110,12 @@ IN_TURN: Final = "in turn"
 SHARED_BY: Final = ("branch", "officer", "reason", IN_TURN)
 
 
-@dataclass(frozen=True, slots=True)
-class Cases:
+class Cases(Part):
     """Reads and writes the holders of cases, and shares."""
-
-    _journal: Storage = field(repr=False)
 
     @property
     def _kept(self) -> Records[OpenCase]:
-        return Records(self._journal, OpenCase)
+        return Records(self.journal, OpenCase)
 
     # --- cases ---
 
@@ -149,9 +140,9 @@ class Cases:
         Raises:
             InputError: another user has it, or it is closed.
         """
-        key = self._journal.pseudonyms.customer(batch, customer_id).hex()
-        now = self._journal.clock()
-        with self._journal.database.recording(Turn.DESK) as connection:
+        key = self.journal.pseudonyms.customer(batch, customer_id).hex()
+        now = self._clock()
+        with self._database.recording(Turn.DESK) as connection:
             case = next(iter(self._kept.read(connection, records.c.key == key)), None)
             if case is None:
                 raise InputError(
@@ -167,10 +158,10 @@ class Cases:
     def free(self, keys: Collection[bytes]) -> None:
         """Free cases, by pseudonym, that a review leaves open."""
         for block in blocks([key.hex() for key in keys]):
-            with self._journal.database.recording(Turn.DESK) as connection:
+            with self._database.recording(Turn.DESK) as connection:
                 found = self._kept.read(connection, records.c.key.in_(block))
                 freed = [each.model_copy(update=FREE) for each in found if each.holder]
-                self._kept.update(connection, freed, self._journal.clock())
+                self._kept.update(connection, freed, self._clock())
 
     def settle(self, keys: Collection[bytes]) -> None:
         """Close cases, by pseudonym."""
@@ -184,11 +175,11 @@ class Cases:
 
     @property
     def _shares(self) -> Records[Share]:
-        return Records(self._journal, Share)
+        return Records(self.journal, Share)
 
     def share(self, facet: str, value: str, users: Sequence[str], by: str) -> None:
         """Assign free cases, present and future, to users, in turn if there are several."""
-        now = self._journal.clock()
+        now = self._clock()
         key, given = f"{facet}:{value}", tuple(users)
         made = Share(key=key, facet=facet, value=value, users=given, by=by, at=now)
         self._shares.merge([made], lambda _, new: new, now)
@@ -201,8 +192,8 @@ class Cases:
 
     def hand_over(self, user: str, to: str) -> int:
         """Transfer a user's cases and shares to another; return how many cases were taken ones."""
-        now = self._journal.clock()
-        with self._journal.database.recording(Turn.DESK) as connection:
+        now = self._clock()
+        with self._database.recording(Turn.DESK) as connection:
             mine = [each for each in self._shares.read(connection) if user in each.users]
             for each in mine:
                 users = tuple(to if name == user else name for name in each.users)

@@ -7,11 +7,11 @@ A customer has at most one live grant; a new consent replaces it, and the old on
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import records
+from nightscreen.journal.storage import Part
 from nightscreen.schemas.consented import CashFigures, Grant, GrantState, Tokens
 from nightscreen.schemas.errors import UsageError
 
@@ -21,18 +21,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection
 
-    from nightscreen.journal import Journal
     from nightscreen.journal.storage import Storage
     from nightscreen.schemas.consented import TokenAnswer
 
 REPLACED = "replaced"  # the reason of a grant that ended because its customer consented again
 
 
-@dataclass(frozen=True, slots=True)
-class Consents:
+class Consents(Part):
     """Reads and writes grants."""
-
-    journal: Journal = field(repr=False)
 
     @property
     def _records(self) -> Records[Grant]:
@@ -64,7 +60,7 @@ class Consents:
         grant = Grant(
             customer=self.customer(customer_id),
             customer_id=customer_id,
-            at=self.journal.clock(),
+            at=self._clock(),
             scopes=_granted(token.scopes, asked),
             asked_scopes=asked,
             evidence={**evidence, **({"username": token.username} if token.username else {})},
@@ -74,7 +70,7 @@ class Consents:
                 generation=1,
             ),
         )
-        with self.journal.database.writing() as connection:
+        with self._database.writing() as connection:
             of_customer = records.c.customer == grant.customer
             self._end(connection, of_customer, GrantState.LAPSED, REPLACED)
             self._records.insert(connection, [grant])
@@ -101,19 +97,19 @@ class Consents:
 
     def lapse(self, grant_id: str, reason: str) -> bool:
         """End a live grant that the service refuses, with its tokens; return if it was live."""
-        with self.journal.database.writing() as connection:
+        with self._database.writing() as connection:
             return self._end(connection, records.c.key == grant_id, GrantState.LAPSED, reason)
 
     def revoke(self, customer_id: str, reason: str) -> bool:
         """End a customer's live grant and delete its tokens; return whether there was one."""
-        with self.journal.database.writing() as connection:
+        with self._database.writing() as connection:
             of_customer = records.c.customer == self.customer(customer_id)
             return self._end(connection, of_customer, GrantState.REVOKED, reason)
 
     def _end(
         self, connection: Connection, which: ColumnElement[bool], state: GrantState, reason: str
     ) -> bool:
-        now = self.journal.clock()
+        now = self._clock()
         gone = {"state": state, "ended_at": now, "reason": reason}
         gone |= dict.fromkeys(("tokens", "holder", "lease"))
         live = self._records.read(connection, which, records.c.state == GrantState.LIVE.value)
@@ -129,8 +125,8 @@ class Consents:
         It ends with its process, with `give_back` or with `refreshed`. A grant that is not live
         gives none.
         """
-        holders, lease = self.journal.holders, secrets.token_hex(8)
-        with self.journal.database.writing() as connection:
+        holders, lease = self._holders, secrets.token_hex(8)
+        with self._database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is None or (grant.holder and holders.alive(grant.holder, connection)):
                 return None
@@ -139,7 +135,7 @@ class Consents:
 
     def give_back(self, grant_id: str, lease: str) -> None:
         """Release the right to refresh, unless it is no longer held."""
-        with self.journal.database.writing() as connection:
+        with self._database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is not None and grant.lease == lease:
                 self._change(connection, grant, holder=None, lease=None)
@@ -155,7 +151,7 @@ class Consents:
         """
         if not token.access_token:
             raise UsageError("a refresh without an access token is not stored")
-        with self.journal.database.writing() as connection:
+        with self._database.writing() as connection:
             grant = self._live(connection, grant_id)
             if grant is None or grant.tokens is None:
                 return None
@@ -168,7 +164,7 @@ class Consents:
                 connection,
                 grant,
                 tokens=tokens,
-                refreshed_at=self.journal.clock(),
+                refreshed_at=self._clock(),
                 scopes=_granted(token.scopes, grant.scopes),
                 holder=None,
                 lease=None,
@@ -182,7 +178,7 @@ class Consents:
         return next(iter(found), None)
 
     def _change(self, connection: Connection, grant: Grant, **values: object) -> None:
-        self._records.update(connection, [grant.model_copy(update=values)], self.journal.clock())
+        self._records.update(connection, [grant.model_copy(update=values)], self._clock())
 
 
 def _granted(named: tuple[str, ...] | None, asked: tuple[str, ...]) -> tuple[str, ...]:

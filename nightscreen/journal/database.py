@@ -11,9 +11,8 @@ import sqlite3
 import time
 from contextlib import ExitStack, closing, contextmanager
 from enum import Enum
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
@@ -53,8 +52,6 @@ _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
 _LOGGER = logging.getLogger(__name__)
 T = TypeVar("T")
-P = ParamSpec("P")
-S = TypeVar("S", bound="_OnDatabase")
 
 
 class Turn(Enum):
@@ -195,12 +192,8 @@ class Database:
                     statement
                 )
                 return None
-            cursor = connection.connection.cursor()
-            try:
-                cursor.execute(statement)
-                found: tuple[Any, ...] | None = cursor.fetchone()
-            finally:
-                cursor.close()
+            driver: Any = connection.connection.driver_connection
+            found: tuple[Any, ...] | None = driver.execute(statement).fetchone()
         return found
 
     # --- one query, or statements that are safe to repeat ---
@@ -471,26 +464,6 @@ def _begin_sqlite(connection: Connection) -> None:
     """Begin a write transaction with the write lock, so that it cannot fail halfway."""
     reads = connection.get_execution_options().get("reads", False)
     connection.exec_driver_sql("BEGIN" if reads else "BEGIN IMMEDIATE")
-
-
-# --- methods that are retried as a whole ---
-
-
-class _OnDatabase(Protocol):
-    @property
-    def _database(self) -> Database: ...
-
-
-def with_retries(
-    method: Callable[Concatenate[S, P], T],
-) -> Callable[Concatenate[S, P], T]:
-    """Decorate a method to be repeated if the database interrupts it, by `Database.retry`."""
-
-    @wraps(method)
-    def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._database.retry(lambda: method(self, *args, **kwargs))
-
-    return again
 
 
 def _word(error: BaseException | None) -> str:

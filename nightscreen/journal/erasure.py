@@ -8,7 +8,6 @@ whose data and which age; `files/run_folder.py` rewrites files.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import delete, false, func, or_, select, update
@@ -29,6 +28,7 @@ from nightscreen.journal.schema import (
     read_meta,
     sightings,
 )
+from nightscreen.journal.storage import Part
 from nightscreen.schemas.calls import CallState
 from nightscreen.schemas.errors import InputError, JournalBusyError
 from nightscreen.schemas.money import naira_text
@@ -72,20 +72,17 @@ class _Going(NamedTuple):
     counts: bool = True  # whether they count as removed
 
 
-@dataclass(frozen=True, slots=True)
-class Erasures:
+class Erasures(Part):
     """Removes persons and old data from the journal; the caller writes the audit."""
-
-    _journal: Storage = field(repr=False)
 
     def held_of(self, person: ErasedPseudonyms) -> Removed:
         """Return the numbers of data that the journal holds about a person."""
-        with self._journal.database.reading() as connection:
+        with self._database.reading() as connection:
             return _number(connection, _of_person(person))
 
     def held_before(self, cutoffs: Mapping[str, int], applicants: Sequence[str] = ()) -> Removed:
         """Return the numbers of old data that `purge` would remove."""
-        with self._journal.database.reading() as connection:
+        with self._database.reading() as connection:
             return _number(connection, _before(cutoffs, applicants))
 
     def erase(self, person: ErasedPseudonyms) -> Removed:
@@ -94,9 +91,8 @@ class Erasures:
         Raises:
             InputError: a run is under way, or a call about the person.
         """
-        kept = self._journal
-        Lookups(kept.database, kept.sealer, kept.holders).sweep()
-        with self._journal.database.writing() as connection:
+        Lookups(self.journal).sweep()
+        with self._database.writing() as connection:
             self.require_rest(connection, person.subjects)
             return self._remove(connection, list(_of_person(person)), person.audited)
 
@@ -108,7 +104,7 @@ class Erasures:
             applicants: runs of applicants past their period: their answers are deleted; each call
                 stays with its cost and consent, but without a pseudonym.
         """
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             return self._remove(connection, list(_before(cutoffs, applicants)))
 
     def require_rest(self, connection: Connection, subjects: Collection[bytes] = ()) -> None:
@@ -117,7 +113,7 @@ class Erasures:
         Raises:
             InputError: a run is under way, or a call about one of the pseudonyms.
         """
-        holders = self._journal.holders
+        holders = self._holders
         for run_id in living_runs(connection, holders):
             raise InputError(
                 f"run {run_id} is under way and may involve this person; erase again after it"
@@ -132,7 +128,7 @@ class Erasures:
         self, connection: Connection, going: Sequence[_Going], audited: Collection[bytes] = ()
     ) -> Removed:
         removed = _number(connection, going)
-        Audit(self._journal).forget(connection, audited)
+        Audit(self.journal).forget(connection, audited)
         for table, which, leaves, _ in going:
             if leaves is None:
                 connection.execute(delete(table).where(which))

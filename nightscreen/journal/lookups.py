@@ -8,23 +8,15 @@ run is under way, and no backup has them.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import (
-    bindparam,
-    case,
-    delete,
-    func,
-    insert,
-    select,
-    text,
-    update,
-)
+from sqlalchemy import bindparam, case, delete, func, insert, select, text, update
 
-from nightscreen.journal.database import execute_many, insert_rows, with_retries
-from nightscreen.journal.schema import LOOKUP, lookup_runs, lookups, run_stops
+from nightscreen.journal.database import execute_many, insert_rows
+from nightscreen.journal.schema import LOOKUP, askers, lookup_runs, lookups, run_stops
+from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import LookupStatus
 
 if TYPE_CHECKING:
@@ -32,9 +24,6 @@ if TYPE_CHECKING:
 
     from sqlalchemy import ColumnElement, Connection, Row
 
-    from nightscreen.files.sealing import Sealer
-    from nightscreen.journal.database import Database
-    from nightscreen.journal.holders import Holders
 
 WHOLE_RUN = ""
 """Scope of a stop that is not of one check."""
@@ -102,7 +91,7 @@ class ClaimedLookup:
     consent_reference: str | None
     consent_ends_at: int | None
     attempts: int
-    sealed: bytes = field(repr=False, kw_only=True)
+    sealed: bytes = field(repr=False)
     state: LookupStatus = LookupStatus.CLAIMED
 
     @property
@@ -160,22 +149,9 @@ def stops_of(connection: Connection, run_id: str) -> dict[str, str]:
     return {row.scope: row.reason for row in connection.execute(_STOPS, {"run_id": run_id})}
 
 
-_NEXT_COLUMNS = (
-    lookups.c.lookup_id,
-    lookups.c.check,
-    lookups.c.kind,
-    lookups.c.subject,
-    lookups.c.worst_micro,
-    lookups.c.consent_reference,
-    lookups.c.consent_ends_at,
-    lookups.c.attempts,
-    lookups.c.sealed,
-)
 _WAITING = LookupStatus.WAITING.value
-
-
 _NEXT = (
-    select(*_NEXT_COLUMNS)
+    select(*(lookups.c[each.name] for each in fields(ClaimedLookup) if each.name != "state"))
     .where(
         _LEFT,
         lookups.c.check == bindparam("check"),
@@ -203,10 +179,7 @@ def next_in_rank(
         "closer": run.kept_id if only is None else -1,
         "number": number,
     }
-    return [
-        ClaimedLookup(lookup, of, kind, bytes(subject), *others, sealed=bytes(sealed))
-        for lookup, of, kind, subject, *others, sealed in connection.execute(_NEXT, values)
-    ]
+    return [ClaimedLookup(*row) for row in connection.execute(_NEXT, values)]
 
 
 def reach(
@@ -308,15 +281,27 @@ def change(
     execute_many(connection, _CHANGE, rows)
 
 
-CLAIMANTS = select(lookups.c.holder).where(_CLAIMED)
-"""The processes that have claimed lookups of any run."""
+CLAIMANTS = (select(lookups.c.holder).where(_CLAIMED), select(askers.c.holder))
+"""The processes that have claimed lookups of any run, or ask for one."""
 
 
 def release_dead_claims(connection: Connection, holders: Collection[str]) -> None:
-    """Release the lookups that dead processes had claimed; their last attempt counts."""
+    """Release the lookups that dead processes had claimed, and their parts of shared caps.
+
+    The last attempt of each lookup counts.
+    """
     freed = {"state": _WAITING, "holder": None, "attempts": lookups.c.attempts + 1}
     change_ = update(lookups).where(_CLAIMED, lookups.c.holder.in_(holders)).values(freed)
     connection.execute(change_)
+    connection.execute(delete(askers).where(askers.c.holder.in_(holders)))
+
+
+def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
+    """Return the caps that each process shares, by check or family of operations."""
+    found: dict[str, dict[str, int]] = {}
+    for row in connection.execute(select(askers.c.holder, askers.c.caps)):
+        found.setdefault(row.holder, {}).update(json.loads(row.caps))
+    return found
 
 
 # --- the table as a whole ---
@@ -344,13 +329,8 @@ class NewLookup(NamedTuple):
     row: int
 
 
-@dataclass(frozen=True, slots=True)
-class Lookups:
+class Lookups(Part):
     """Fills, reads and deletes the lookups of runs; `Calls.claim` claims them."""
-
-    _database: Database = field(repr=False)
-    _sealer: Sealer = field(repr=False)
-    _holders: Holders = field(repr=False)
 
     @with_retries
     def begin(self, run_id: str, number: int, terms: Mapping[str, Any]) -> LookupRun:
@@ -499,11 +479,9 @@ class Lookups:
         with self._database.recording() as connection:
             insert_rows(connection, run_stops, [(run_id, scope, reason)], changed="")
 
-    @with_retries
     def stops(self, run_id: str) -> dict[str, str]:
         """Return the stops of a run and its checks, by scope."""
-        with self._database.reading() as connection:
-            return stops_of(connection, run_id)
+        return {row.scope: row.reason for row in self._database.fetch(_STOPS, {"run_id": run_id})}
 
     def clear_stops(self, run_id: str) -> None:
         """Delete the stops of a run that is resumed."""
@@ -529,3 +507,57 @@ class Lookups:
         for run_id, holder in self._database.fetch(known):
             if holder != self._holders.name and not self._holders.alive(holder):
                 self.clear(run_id)
+
+
+# --- the processes that ask now ---
+
+_NO_CAPS = "{}"  # the caps of a process that no longer asks
+
+
+class Askers(Part):
+    """Reads and writes the processes that ask for runs, workers included.
+
+    Each has a row while it asks, with the caps on calls under way that it shares, of which a claim
+    gives it an equal part, and its progress.
+    """
+
+    @with_retries
+    def join(self, run_id: str, caps: Mapping[str, int]) -> None:
+        """Record that this process asks for a run, and which caps it shares."""
+        shared = json.dumps(dict(caps))
+        row = (run_id, self._holders.name, shared, "{}")
+        with self._database.recording() as connection:
+            insert_rows(connection, askers, [row], changed="caps = excluded.caps")
+
+    def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
+        """Save this process's progress."""
+        numbered = update(askers).values(numbers=json.dumps(numbers))
+        self._database.execute(numbered.where(*self._mine(run_id)))
+
+    def leave(self, run_id: str, *, forget: bool) -> None:
+        """Record that this process no longer asks; its figures stay readable unless `forget`."""
+        left = delete(askers) if forget else update(askers).values(caps=_NO_CAPS)
+        self._database.execute(left.where(*self._mine(run_id)))
+
+    def _mine(self, run_id: str) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+        return askers.c.run_id == run_id, askers.c.holder == self._holders.name
+
+    def others(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """Return the progress of a run's other processes, by process, including dead ones."""
+        query = select(askers.c.holder, askers.c.numbers).where(
+            askers.c.run_id == run_id, askers.c.holder != self._holders.name
+        )
+        return {row.holder: json.loads(row.numbers) for row in self._database.fetch(query)}
+
+    def asks_elsewhere(self, run_id: str) -> bool:
+        """Return whether a living process other than this one asks for a run."""
+        query = select(askers.c.holder).where(
+            askers.c.run_id == run_id,
+            askers.c.holder != self._holders.name,
+            askers.c.caps != _NO_CAPS,
+        )
+        return any(self._holders.alive(row.holder) for row in self._database.fetch(query))
+
+    def clear(self, run_id: str) -> None:
+        """Delete the rows of a run."""
+        self._database.execute(delete(askers).where(askers.c.run_id == run_id))

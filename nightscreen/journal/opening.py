@@ -10,7 +10,7 @@ import json
 import os
 import secrets
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
@@ -20,7 +20,6 @@ from nightscreen.files.keys import configured_key, make_key
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealing import Pseudonyms, Sealer
 from nightscreen.journal.answers import Answers
-from nightscreen.journal.askers import Askers
 from nightscreen.journal.calls import Calls
 from nightscreen.journal.database import BUSY_TIMEOUT_S, Database
 from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders, pid_of
@@ -32,7 +31,7 @@ from nightscreen.journal.keyset import (
     make_sealer,
     retire_old_key,
 )
-from nightscreen.journal.lookups import Lookups
+from nightscreen.journal.lookups import Askers, Lookups
 from nightscreen.journal.money import Money
 from nightscreen.journal.runs import Runs
 from nightscreen.journal.schema import (
@@ -62,16 +61,18 @@ PATIENCE_S = 3.0
 """How long read-only opening waits if another process has locked the journal."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(eq=False)
 class Journal(Storage):
     """An open journal, with the parts that runs use."""
 
-    calls: Calls = field(repr=False)
-    answers: Answers = field(repr=False)
-    money: Money = field(repr=False)
-    runs: Runs = field(repr=False)
-    lookups: Lookups = field(repr=False)
-    askers: Askers = field(repr=False)
+    def __post_init__(self) -> None:
+        """Make the parts."""
+        self.calls = Calls(self)
+        self.answers = Answers(self)
+        self.money = Money(self)
+        self.runs = Runs(self)
+        self.lookups = Lookups(self)
+        self.askers = Askers(self)
 
 
 def open_journal(
@@ -228,12 +229,6 @@ def _unlocked(
         clock=clock,
         key_trouble=trouble,
         fingerprint=facts[LENDER_KEY],
-        calls=Calls(database, sealer, holders, clock),
-        answers=Answers(database, sealer),
-        money=Money(database, clock),
-        runs=Runs(database, holders, clock),
-        lookups=Lookups(database, sealer, holders),
-        askers=Askers(database, holders),
     )
 
 

@@ -6,13 +6,13 @@ rotation, verification and backup cover every kind in `KINDS`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
 from nightscreen.journal.database import blocks, execute_many
 from nightscreen.journal.schema import RECORD, records
+from nightscreen.journal.storage import Part
 from nightscreen.schemas.records import JournalRecord
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ _UPDATE = update(records).where(
 """One statement for any number of records: building it takes longer than executing it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Records(Generic[R]):
+class Records(Part, Generic[R]):
     """Reads and writes the records of one kind."""
 
-    _journal: Storage = field(repr=False)
-    _model: type[R]
+    def __init__(self, journal: Storage, model: type[R]) -> None:
+        super().__init__(journal)
+        self._model = model
 
     # --- writing ---
 
@@ -44,7 +44,7 @@ class Records(Generic[R]):
 
         If several processes add the same key, one of them writes it.
         """
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             known = {row.key for row in self._with_keys(connection, [each.key for each in found])}
             fresh = {each.key: each for each in found if each.key not in known}
             self.insert(connection, fresh.values())
@@ -52,12 +52,12 @@ class Records(Generic[R]):
 
     def replace(self, record: R, before: R, at: int) -> bool:
         """Replace a record by a new version; return False if the earlier version has changed."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             return self.swap(connection, record, before, at)
 
     def change(self, key: str, changed: Callable[[R], R | None], at: int) -> R | None:
         """Change a record's current version, or delete it; return the new version, or None."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             before = self._current(connection, key)
             after = None if before is None else changed(before)
             if after is None:
@@ -76,7 +76,7 @@ class Records(Generic[R]):
         """
         new = changed = 0
         for block in blocks(found):
-            with self._journal.database.writing() as connection:
+            with self._database.writing() as connection:
                 rows = self._with_keys(connection, {record.key for record in block})
                 there = {row.key: self._read(row) for row in rows}
                 after = dict(there)
@@ -92,18 +92,18 @@ class Records(Generic[R]):
 
     def put(self, changed: Iterable[R], at: int) -> None:
         """Overwrite the records with the same keys."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             self.update(connection, changed, at)
 
     def drop(self, keys: Collection[str]) -> None:
         """Delete records by their keys."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             for block in blocks(list(keys)):
                 connection.execute(delete(records).where(self._mine, records.c.key.in_(block)))
 
     def drop_before(self, at: int) -> None:
         """Delete records whose retention started before an instant, microseconds."""
-        with self._journal.database.writing() as connection:
+        with self._database.writing() as connection:
             connection.execute(delete(records).where(self._mine, records.c.updated_at < at))
 
     # --- within a transaction ---
@@ -148,7 +148,7 @@ class Records(Generic[R]):
         found = []
         for block in blocks(sorted(numbers)):
             query = select(records).where(self._mine, records.c.record_id.in_(block))
-            rows = self._journal.database.fetch(query)
+            rows = self._database.fetch(query)
             found += [(row.record_id, self._read(row)) for row in rows]
         return found
 
@@ -166,7 +166,7 @@ class Records(Generic[R]):
 
         Each has the instant at which its retention starts.
         """
-        rows = self._journal.database.fetch(self._query(records.c.customer.in_(customers)))
+        rows = self._database.fetch(self._query(records.c.customer.in_(customers)))
         return [(self._read(row), row.updated_at) for row in rows]
 
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
@@ -177,18 +177,18 @@ class Records(Generic[R]):
     def keys(self, *, batch: str) -> set[str]:
         """Return the keys of the records of a batch."""
         query = select(records.c.key).where(self._mine, records.c.batch == batch)
-        return {row.key for row in self._journal.database.fetch(query)}
+        return {row.key for row in self._database.fetch(query)}
 
     def versions(self) -> dict[int, int]:
         """Return when each record of the kind was last written, by its number."""
         query = select(records.c.record_id, records.c.updated_at).where(self._mine)
-        return {row.record_id: row.updated_at for row in self._journal.database.fetch(query)}
+        return {row.record_id: row.updated_at for row in self._database.fetch(query)}
 
     def stamp(self) -> tuple[int, ...]:
         """Return numbers that change whenever a record of the kind is added, deleted or changed."""
         kept = records.c
         newest = func.max(kept.record_id), func.max(kept.updated_at)
-        (found,) = self._journal.database.fetch(select(func.count(), *newest).where(self._mine))
+        (found,) = self._database.fetch(select(func.count(), *newest).where(self._mine))
         return tuple(found)
 
     def run_ids(self, *, state: str | None = None) -> list[str]:
@@ -197,7 +197,7 @@ class Records(Generic[R]):
         wanted = [kept.state == state] if state is not None else []
         query = select(kept.run_id).where(self._mine, *wanted).group_by(kept.run_id)
         query = query.order_by(func.min(kept.record_id))
-        return [row.run_id for row in self._journal.database.fetch(query)]
+        return [row.run_id for row in self._database.fetch(query)]
 
     def of_run(self, run_id: str) -> list[R]:
         """Return the records about a run, oldest first."""
@@ -206,11 +206,11 @@ class Records(Generic[R]):
     def number_of_run(self, run_id: str) -> int:
         """Return how many records there are about a run."""
         query = select(func.count()).where(self._mine, records.c.run_id == run_id)
-        return int(self._journal.database.fetch_value(query))
+        return int(self._database.fetch_value(query))
 
     def select(self, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the records of the kind with some conditions, oldest first."""
-        return list(map(self._read, self._journal.database.fetch(self._query(*conditions))))
+        return list(map(self._read, self._database.fetch(self._query(*conditions))))
 
     def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the same as `select` within a transaction."""
@@ -243,9 +243,9 @@ class Records(Generic[R]):
             "state": record.searched_state,
             "created_at": record.at,
             "updated_at": record.kept_from(at),
-            "sealed": self._journal.sealer.seal(record.model_dump_json().encode(), context),
+            "sealed": self._sealer.seal(record.model_dump_json().encode(), context),
         }
 
     def _read(self, row: Row[Any]) -> R:
-        plain = self._journal.sealer.open(bytes(row.sealed), RECORD.context(row.kind, row.key))
+        plain = self._sealer.open(bytes(row.sealed), RECORD.context(row.kind, row.key))
         return self._model.model_validate_json(plain)

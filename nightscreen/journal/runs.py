@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import Integer, delete, exists, func, insert, select, update
 
-from nightscreen.journal.database import with_retries
 from nightscreen.journal.schema import UNSETTLED, calls, put_meta, read_meta, runs
+from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import MICROS
@@ -28,9 +28,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row, Select
 
-    from nightscreen.journal.database import Database
     from nightscreen.journal.holders import Holders
-    from nightscreen.schemas.clock import Clock
 
 _DOUBTFUL = (CallState.IN_DOUBT.value, CallState.INTENT.value, CallState.UNREADABLE.value)
 RUNNING = "running"
@@ -124,13 +122,8 @@ class RunHead(NamedTuple):
     started_at: int
 
 
-@dataclass(frozen=True, slots=True)
-class Runs:
+class Runs(Part):
     """Writes and reads runs."""
-
-    _database: Database = field(repr=False)
-    _holders: Holders = field(repr=False)
-    _clock: Clock = field(repr=False)
 
     @with_retries
     def begin(

@@ -70,6 +70,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy.schema import SchemaItem
     from sqlalchemy.types import TypeEngine
 
     from nightscreen.files.sealing import Sealer
@@ -129,6 +130,14 @@ class Seal(NamedTuple):
         return b"\x1f".join(p if isinstance(p, bytes) else str(p).encode() for p in parts)
 
 
+def _table(name: str, *items: SchemaItem, **more: Any) -> Table:  # noqa: ANN401 - as `Table`
+    return Table(name, metadata, *items, **more)
+
+
+def _partial_index(name: str, *columns: str, where: str) -> Index:
+    return Index(name, *columns, sqlite_where=text(where), postgresql_where=text(where))
+
+
 def _whose(name: str, whose: Ownership, **more: Any) -> Column[bytes]:  # noqa: ANN401 - as `Column`
     return Column(name, LargeBinary, info={"whose": whose}, nullable=False, **more)
 
@@ -155,17 +164,15 @@ _OF_PULLS = Ownership(Owner.ANYWHERE, batch=PULLS)
 
 # --- the journal's own facts and keys ---
 
-meta = Table(
+meta = _table(
     "meta",
-    metadata,
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
     info={"kept": WITH_JOURNAL},
 )
 
-data_keys = Table(
+data_keys = _table(
     "data_keys",
-    metadata,
     Column("number", Integer, primary_key=True),
     Column("wrapped_by", Text, primary_key=True),
     Column("wrapped", LargeBinary, nullable=False, info={"digest": True}),
@@ -176,9 +183,8 @@ both keys of the lender open it, until no run is left that started under the old
 
 # --- runs, calls and money ---
 
-runs = Table(
+runs = _table(
     "runs",
-    metadata,
     Column("run_id", Text, primary_key=True),
     *_required(Text, "flow", "batch", "purpose"),
     Column("state", Text, nullable=False),  # running, completed, stopped, test_mode
@@ -204,9 +210,8 @@ def _old_calls(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
     return (ended < cutoffs["journal_answers"]) & ~under_way & named
 
 
-calls = Table(
+calls = _table(
     "calls",
-    metadata,
     Column("call_id", _Id, primary_key=True, autoincrement=True),
     *_required(Text, "run_id", "check", "kind"),
     _whose("subject", Ownership(Owner.SUBJECT, {"subject": TOMBSTONE, "consent_reference": None})),
@@ -224,23 +229,16 @@ calls = Table(
     Column("final", Boolean, nullable=False, default=False),
     Index("calls_by_subject", "subject", "check"),
     Index("calls_by_run", "run_id", "check"),
+    _partial_index("calls_unsettled", "state", where="state IN ('intent', 'in_doubt')"),
     info={"old": _old_calls},
 )
 UNSETTLED = text("calls.state IN ('intent', 'in_doubt')")
 """Condition of the index of unsettled calls; a query must repeat it word for word to use it."""
-_UNSETTLED_INDEX = text("state IN ('intent', 'in_doubt')")
-Index(
-    "calls_unsettled",
-    calls.c.state,
-    sqlite_where=_UNSETTLED_INDEX,
-    postgresql_where=_UNSETTLED_INDEX,
-)
 
 ANSWER = Seal("", ("check", "subject"))
 
-answers = Table(
+answers = _table(
     "answers",
-    metadata,
     Column("answer_id", _Id, primary_key=True, autoincrement=True),
     Column("check", Text, nullable=False),
     _whose("subject", _OF_SUBJECT),
@@ -253,21 +251,14 @@ answers = Table(
     # covers all that a plan reads, so that a run with many fresh answers never reads the bodies
     Index(
         "answers_by_subject",
-        "subject",
-        "check",
-        "answered_at",
-        "answer_id",
-        "outcome",
-        "call_id",
-        "run_id",
-        "cost_micro",
+        *("subject", "check", "answered_at", "answer_id"),
+        *("outcome", "call_id", "run_id", "cost_micro"),
     ),
     sqlite_autoincrement=True,
 )
 
-spend = Table(
+spend = _table(
     "spend",
-    metadata,
     Column("scope", Text, primary_key=True),  # run:ID, day:DATE, month:YYYY-MM, day:DATE:CHECK
     Column("spent_micro", BigInteger, nullable=False),
     Column("reserved_micro", BigInteger, nullable=False),  # open intents and calls in doubt
@@ -276,9 +267,8 @@ spend = Table(
     info={"kept": WITH_JOURNAL},
 )
 
-prices = Table(
+prices = _table(
     "prices",
-    metadata,
     Column("check", Text, primary_key=True),
     *_required(BigInteger, "latest_micro", "highest_micro"),
     Column("seen_at", BigInteger, nullable=False),  # when the highest was last charged
@@ -286,9 +276,8 @@ prices = Table(
     info={"kept": WITH_JOURNAL},
 )
 
-disputes = Table(
+disputes = _table(
     "disputes",
-    metadata,
     Column("call_id", _Id, primary_key=True, autoincrement=False),
     Column("dispute", Text, nullable=False),  # a `DisputeState`
     Column("named_micro", BigInteger),  # the cost in the answer, or the highest possible number
@@ -305,12 +294,9 @@ disputes = Table(
 # --- lookups of runs under way; nothing outlives the run ---
 
 LOOKUP = Seal("lookup", ("lookup_id", "subject"))
-_LEFT_INDEX = text("state IN (0, 10)")
-_CLAIMED_INDEX = text("state = 9")
 
-lookups = Table(
+lookups = _table(
     "lookups",
-    metadata,
     # the run's first number and the rank
     Column("lookup_id", _Id, primary_key=True, autoincrement=False),
     *_required(Text, "check", "kind"),
@@ -322,27 +308,17 @@ lookups = Table(
     Column("attempts", Integer, nullable=False),
     Column("holder", Text),
     _sealed("sealed", LOOKUP),  # JSON: identity, second identity, row
+    _partial_index(
+        "lookups_left",
+        *("check", "state", "lookup_id", "worst_micro"),
+        where="state IN (0, 10)",
+    ),
+    _partial_index("lookups_claimed", "lookup_id", where="state = 9"),
     info={"kept": PASSING},
 )
-Index(
-    "lookups_left",
-    lookups.c.check,
-    lookups.c.state,
-    lookups.c.lookup_id,
-    lookups.c.worst_micro,
-    sqlite_where=_LEFT_INDEX,
-    postgresql_where=_LEFT_INDEX,
-)
-Index(
-    "lookups_claimed",
-    lookups.c.lookup_id,
-    sqlite_where=_CLAIMED_INDEX,
-    postgresql_where=_CLAIMED_INDEX,
-)
 
-lookup_runs = Table(
+lookup_runs = _table(
     "lookup_runs",
-    metadata,
     Column("run_id", Text, primary_key=True),
     Column("holder", Text, nullable=False),
     *_required(BigInteger, "first_id", "end_id"),
@@ -351,18 +327,16 @@ lookup_runs = Table(
     info={"kept": PASSING},
 )
 
-run_stops = Table(
+run_stops = _table(
     "run_stops",
-    metadata,
     Column("run_id", Text, primary_key=True),
     Column("scope", Text, primary_key=True),  # a check, or empty for the run
     Column("reason", Text, nullable=False),
     info={"kept": PASSING},
 )
 
-askers = Table(
+askers = _table(
     "askers",
-    metadata,
     Column("run_id", Text, primary_key=True),
     Column("holder", Text, primary_key=True),
     Column("caps", Text, nullable=False),  # JSON: the shared cap of each check or family
@@ -374,9 +348,8 @@ askers = Table(
 
 STATE = Seal("customer state", ("customer",))
 
-customer_states = Table(
+customer_states = _table(
     "customer_states",
-    metadata,
     _whose("customer", _OF_CUSTOMER, primary_key=True),
     *_required(Text, "batch", "run_id"),
     Column("first_at", BigInteger, nullable=False),
@@ -387,9 +360,8 @@ customer_states = Table(
     Index("customer_states_by_batch", "batch", "customer", "gone_run_id"),
 )
 
-customer_history = Table(
+customer_history = _table(
     "customer_history",
-    metadata,
     Column("history_id", _Id, primary_key=True, autoincrement=True),
     _whose("customer", _OF_CUSTOMER),
     _kept_by("replaced_at", "decisions"),
@@ -401,9 +373,8 @@ customer_history = Table(
     Index("customer_history_by_time", "replaced_at"),
 )
 
-sightings = Table(
+sightings = _table(
     "sightings",
-    metadata,
     Column("kind", Text, primary_key=True),
     _whose("identifier", _OF_SUBJECT, primary_key=True),
     _whose("customer", Ownership(Owner.ANYWHERE), primary_key=True),
@@ -458,9 +429,8 @@ def _old_records(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
 
 RECORD = Seal("record", ("kind", "key"))
 
-records = Table(
+records = _table(
     "records",
-    metadata,
     Column("record_id", _Id, primary_key=True, autoincrement=True),
     *_required(Text, "kind", "key"),
     # the kind defines to whom `customer` and `subject` belong; empty if it is about a run
@@ -496,9 +466,8 @@ def _old_transactions(cutoffs: Mapping[str, int]) -> ColumnElement[bool]:
     return or_(kept.ended_at < answered, gone)
 
 
-transaction_records = Table(
+transaction_records = _table(
     "transaction_records",
-    metadata,
     Column("record_id", _Id, primary_key=True, autoincrement=True),
     _whose("customer", _OF_PULLS),
     # a keyed hash of its id, or else of its content; and one of its whole content
@@ -524,9 +493,8 @@ transaction_records = Table(
 
 AUDITED = Seal("audited customer", ("number",))
 
-failures = Table(
+failures = _table(
     "failures",
-    metadata,
     Column("failure_id", _Id, primary_key=True, autoincrement=True),
     Column("name", Text, nullable=False),  # a digest
     Column("at", BigInteger, nullable=False),
@@ -535,9 +503,8 @@ failures = Table(
     info={"kept": PASSING},
 )
 
-audit = Table(
+audit = _table(
     "audit",
-    metadata,
     Column("number", _Id, primary_key=True, autoincrement=False),
     Column("at", BigInteger, nullable=False),
     *_required(Text, "user", "action", "run_id"),
@@ -588,11 +555,10 @@ def read_meta(connection: Connection, *names: str) -> dict[str, str]:
     return {row.name: row.value for row in rows}
 
 
-def put_meta(connection: Connection, name: str, value: str | None) -> None:
-    """Write a value of `meta`; None removes it."""
+def put_meta(connection: Connection, name: str, value: str) -> None:
+    """Write a value of `meta`."""
     connection.execute(delete(meta).where(meta.c.name == name))
-    if value is not None:
-        connection.execute(insert(meta), {"name": name, "value": value})
+    connection.execute(insert(meta), {"name": name, "value": value})
 
 
 def sealed_text(sealer: Sealer, value: bytes, name: str) -> str:

@@ -1,14 +1,16 @@
-"""The storage that every part of an open journal uses: database, keys, holders and clock.
+"""The storage of an open journal, and the base class of the parts that use it.
 
-`opening` makes it, and adds the parts that runs use (`Journal`).
+`opening` makes the storage, and adds the parts that runs use (`Journal`).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Self
+from functools import wraps
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from nightscreen.files.sealing import Pseudonyms, Sealer
@@ -17,8 +19,12 @@ if TYPE_CHECKING:
     from nightscreen.schemas.clock import Clock
     from nightscreen.schemas.errors import NightscreenError
 
+T = TypeVar("T")
+P = ParamSpec("P")
+S = TypeVar("S", bound="Part")
 
-@dataclass(frozen=True, slots=True)
+
+@dataclass(eq=False)
 class Storage:
     """An open journal without the parts that runs use.
 
@@ -48,3 +54,22 @@ class Storage:
 
     def __exit__(self, *_exc: object) -> None:
         self.close()
+
+
+class Part:
+    """A part of an open journal, which reads and writes some of its tables."""
+
+    def __init__(self, journal: Storage) -> None:
+        self.journal = journal
+        self._database, self._sealer = journal.database, journal.sealer
+        self._holders, self._clock = journal.holders, journal.clock
+
+
+def with_retries(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], T]:
+    """Decorate a part's method to be repeated if the database interrupts it (`Database.retry`)."""
+
+    @wraps(method)
+    def again(self: S, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._database.retry(lambda: method(self, *args, **kwargs))
+
+    return again

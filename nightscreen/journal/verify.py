@@ -9,8 +9,7 @@ from sqlalchemy import case, func, select, text
 
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.calls import NO_ANSWER
-from nightscreen.journal.disputes import DisputeState
-from nightscreen.journal.money import RESERVING, Changes, Spent, scopes_of
+from nightscreen.journal.money import RESERVING, Changes, DisputeState, Spent, scopes_of
 from nightscreen.journal.schema import (
     PASSING_TABLES,
     TOMBSTONE,

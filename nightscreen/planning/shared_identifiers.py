@@ -1,7 +1,7 @@
 """Shared identifiers: how many other customers have the same BVN, account, phone, email or image.
 
 `sharing.sql` counts pseudonyms, one kind of identifier at a time, over the batch and over earlier
-batches (`journal/identifier_history.py`). A customer is identified by `customer_id`. The policy
+batches (`journal/customers.py`). A customer is identified by `customer_id`. The policy
 decides on the counts.
 """
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
 from nightscreen.files.sealing import pieces_of
-from nightscreen.journal.identifier_history import BLOCK, Sightings
+from nightscreen.journal.customers import BLOCK, Sightings
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
 from nightscreen.schemas.rows import Action, Problem

@@ -21,8 +21,8 @@ from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
+from nightscreen.journal.customers import Sightings
 from nightscreen.journal.erasure import Erasures, Removed, scrub_database
-from nightscreen.journal.identifier_history import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, TOMBSTONE, ErasedPseudonyms
 from nightscreen.privacy.given_files import (

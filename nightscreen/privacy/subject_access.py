@@ -16,8 +16,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations
 from nightscreen.files.outputs import OUTPUTS, Whose
 from nightscreen.journal.calls import UNREAD
-from nightscreen.journal.customers import Customers
-from nightscreen.journal.identifier_history import Sightings
+from nightscreen.journal.customers import Customers, Sightings
 from nightscreen.journal.schema import KINDS
 from nightscreen.operations.bvn_table import PERSONAL, is_theirs, requests_to
 from nightscreen.operations.pulled_records import PullStore

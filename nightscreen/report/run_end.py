@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import MANIFEST, REPORT
-from nightscreen.journal.invoices import disputed_calls
+from nightscreen.journal.settling import disputed_calls
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.money import naira_text

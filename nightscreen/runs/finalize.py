@@ -28,8 +28,8 @@ from nightscreen.files.outputs import (
 )
 from nightscreen.files.quarantine import quarantined
 from nightscreen.journal.cases import Reviews
-from nightscreen.journal.identifier_history import Sightings
-from nightscreen.journal.wallet import OpeningBalance, between_runs, keep_gap
+from nightscreen.journal.customers import Sightings
+from nightscreen.journal.settling import OpeningBalance, between_runs, keep_gap
 from nightscreen.planning.eligibility import slots_of
 from nightscreen.planning.plan import read_row_plan
 from nightscreen.planning.shared_identifiers import keep_sightings

@@ -99,7 +99,6 @@ class CallResult:
 
     call_id: int
     ask: ReserveRequest
-    intent_at: int  # instant of the intent; its cost counts for the day of this
     state: CallState
     settled_at: int  # instant of the outcome
     trouble: str | None = None  # code of the error; None if it was answered

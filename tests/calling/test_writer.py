@@ -18,7 +18,7 @@ ASK = ReserveRequest("karma", "bvn", b"\0" * 16, 10, None, 1)
 
 
 def settled(number: int) -> CallResult:
-    return CallResult(number, ASK, 0, CallState.ANSWERED, 0, cost_micro=0)
+    return CallResult(number, ASK, CallState.ANSWERED, 0, cost_micro=0)
 
 
 class Store:

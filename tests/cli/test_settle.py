@@ -10,7 +10,7 @@ import pytest
 from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit, AuditQuery
-from nightscreen.journal.invoices import disputed_calls
+from nightscreen.journal.settling import disputed_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer
 

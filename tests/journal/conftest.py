@@ -171,7 +171,6 @@ def ended(
     return CallResult(
         call_id=grant.call_id,
         ask=ask,
-        intent_at=grant.intent_at,
         state=state,
         settled_at=grant.intent_at + MICROS,
         trouble=None if answered else "timeout",

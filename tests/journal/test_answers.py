@@ -29,7 +29,6 @@ def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: 
         CallResult(
             grant.call_id,
             ask,
-            grant.intent_at,
             CallState.ANSWERED,
             at + number % 2,
             status=200,

@@ -8,7 +8,7 @@ import pytest
 
 from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
-from nightscreen.journal.invoices import confirm_invoice, disputed_calls, settle_call
+from nightscreen.journal.settling import confirm_invoice, disputed_calls, settle_call
 from nightscreen.schemas.calls import (
     CallState,
     Caps,

@@ -53,9 +53,7 @@ def test_lookups_without_an_answer_say_why(place: Place) -> None:
     reserve(dead, 9)
     dead.close()
     one, two, three, four, five = reserve(journal, 1, 2, 3, 4, 5)
-    final = CallResult(
-        five[1].call_id, five[0], five[1].intent_at, CallState.NOT_CHARGED, NOON, final=True
-    )
+    final = CallResult(five[1].call_id, five[0], CallState.NOT_CHARGED, NOON, final=True)
     journal.calls.settle(
         "run-1",
         [

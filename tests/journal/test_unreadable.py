@@ -9,10 +9,10 @@ from nightscreen.journal import Journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.answers import Doubts, Since
 from nightscreen.journal.erasure import Erasures
-from nightscreen.journal.invoices import settle_call
 from nightscreen.journal.keyset import rotate_key
 from nightscreen.journal.money import Spent
 from nightscreen.journal.schema import ErasedPseudonyms
+from nightscreen.journal.settling import settle_call
 from nightscreen.schemas.calls import CallResult, CallState, Reservation, ReserveRequest
 from nightscreen.schemas.checks import Outcome
 from tests.journal.conftest import PRICE, ended, reserve, subject

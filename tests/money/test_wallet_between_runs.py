@@ -8,7 +8,7 @@ import pytest
 
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.opening import open_journal
-from nightscreen.journal.wallet import explain_gap, open_gaps
+from nightscreen.journal.settling import explain_gap, open_gaps
 from nightscreen.ops.doctor import WARNING, diagnose
 from nightscreen.report.page import attention
 from nightscreen.schemas.errors import InputError, NotAllowedError

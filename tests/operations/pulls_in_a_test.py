@@ -58,10 +58,14 @@ class Lender(World):
         }
         return read_settings(**{**defaults, **self.settings})
 
+    def opened(self) -> Journal:
+        """Open the journal."""
+        return open_journal(self.folder / "home", clock=self.clock)
+
     @contextmanager
     def consents(self) -> Iterator[Consents]:
         """Open the journal's consents."""
-        with open_journal(self.folder / "home", clock=self.clock) as journal:
+        with self.opened() as journal:
             yield Consents(journal)
 
     def expire_tokens(self) -> None:
@@ -129,9 +133,8 @@ class Lender(World):
             await session.close()
 
     def kept(self, customer: str) -> list[Version]:
-        with self.consents() as consents:
-            store = PullStore(consents.journal)
-            return list(store.of_customer(consents.customer(customer)))
+        with self.opened() as journal:
+            return list(PullStore(journal).of_customer(Consents(journal).customer(customer)))
 
     def typed(self, run_id: str = "*", folder: str = "transactions") -> list[dict[str, Any]]:
         """Return the typed records of a run, or of all runs in order."""

@@ -60,8 +60,8 @@ def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
     report = pull.close()
     pull.run.close()
     assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
-    with lender.consents() as consents:
-        assert held_of(consents.journal, "C1")["cash_flow"] == []
+    with lender.opened() as journal:
+        assert held_of(journal, "C1")["cash_flow"] == []
 
 
 def test_explain_says_which_rules_took_what(

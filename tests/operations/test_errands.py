@@ -137,7 +137,7 @@ def test_calls_of_any_flow_wait_for_their_part_of_a_shared_cap(tmp_path: Path) -
                 await asyncio.sleep(0.01)
             assert sandbox.ledger.count == 0
             assert "MAX_IN_FLIGHT" in run.stops.waiting[0]
-            settled = CallResult(grant.call_id, ask, grant.intent_at, CallState.NOT_SENT, 0)
+            settled = CallResult(grant.call_id, ask, CallState.NOT_SENT, 0)
             other.calls.settle("other", [settled])
             (task,) = await making
             await session.close()

@@ -14,7 +14,7 @@ from nightscreen.config.settings import Retention
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.identifier_history import Sightings
+from nightscreen.journal.customers import Sightings
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.loan_book import import_outcomes
@@ -172,14 +172,14 @@ def test_purge_keeps_what_a_live_consent_rests_on(folder: Path) -> None:
     ended = sum(stored.ended_at is not None for stored, _ in puller.kept(STAYS))
     assert ended
     puller.clock = lambda: system_clock() + 3000 * DAY_MICROS
-    with puller.consents() as consents:
-        consents.revoke(GONE, "customer asked")
-        purge(consents.journal, due(consents.journal, Retention()))
+    with puller.opened() as journal:
+        Consents(journal).revoke(GONE, "customer asked")
+        purge(journal, due(journal, Retention()))
     assert len(puller.kept(STAYS)) == live
     assert puller.typed() == []
     puller.clock = lambda: system_clock() + 6000 * DAY_MICROS
-    with puller.consents() as consents:
-        purge(consents.journal, due(consents.journal, Retention()))
-        assert consents.history(GONE) == []
-        assert len(consents.history(STAYS)) == 1
+    with puller.opened() as journal:
+        purge(journal, due(journal, Retention()))
+        assert Consents(journal).history(GONE) == []
+        assert len(Consents(journal).history(STAYS)) == 1
     assert puller.kept(GONE) == []

@@ -87,7 +87,6 @@ def ask(
     settled = CallResult(
         call_id=granted[0].call_id,
         ask=wish,
-        intent_at=granted[0].intent_at,
         state=CallState.ANSWERED,
         settled_at=nights.now,
         outcome=outcome,
