@@ -18,7 +18,6 @@ import numpy as np
 
 from nightscreen.calling.caller import Caller
 from nightscreen.calling.lookup_task import LookupTask
-from nightscreen.calling.run import money_left
 from nightscreen.calling.stops import FEW
 from nightscreen.checks.registry import CHECKS
 from nightscreen.client.response_rules import FailureReason
@@ -252,9 +251,10 @@ def _is_service_missing(run: Run) -> bool:
 
 def _reached(asking: Asking, checks: Collection[str]) -> tuple[int, int] | None:
     """Return the first and the last lookup of some checks that caps and wallet allow."""
-    known = (money_left(asking.run), asking.run.wallet.left())
+    run = asking.run
+    known = (run.journal.money.left(run.run_id, run.caps), run.wallet.left())
     money = min((each for each in known if each is not None), default=None)
-    return asking.run.journal.lookups.reached(asking.table, checks, money)
+    return run.journal.lookups.reached(asking.table, checks, money)
 
 
 # --- closing ---
@@ -294,7 +294,8 @@ def _next_alone(asking: Asking) -> tuple[str, int] | None:
     table = lookups.find(run.run_id)
     if table is not None and table.closer_id is not None and table.closer_check not in stopped:
         return table.closer_check, table.closer_id
-    return lookups.next_affordable(asking.table, stopped, money_left(run))
+    left_micro = run.journal.money.left(run.run_id, run.caps)
+    return lookups.next_affordable(asking.table, stopped, left_micro)
 
 
 # --- after a stop that may pass ---

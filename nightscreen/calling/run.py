@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING
 
 from nightscreen.client.prices import load_prices
@@ -122,21 +121,6 @@ def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:
 
 
 # --- money ---
-
-
-def money_left(run: Run) -> int | None:
-    """Return the micro-naira left under every cap, or None without a cap."""
-    money, caps = run.journal.money, run.caps
-    left = [
-        cap - spent().bound_micro
-        for cap, spent in (
-            (caps.run_micro, partial(money.of_run, run.run_id)),
-            (caps.day_micro, money.today),
-            (caps.month_micro, money.this_month),
-        )
-        if cap is not None
-    ]
-    return max(0, min(left)) if left else None
 
 
 def listed_prices(settings: Settings) -> dict[str, int]:

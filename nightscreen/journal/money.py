@@ -205,6 +205,15 @@ class Money(Part):
         """Return the current month's counters, over all runs."""
         return self._one(f"month:{spending_day(self._clock())[:7]}")
 
+    def left(self, run_id: str, caps: Caps) -> int | None:
+        """Return the micro-naira left under every cap of a run, or None without a cap."""
+        scopes = scopes_of(run_id, "", self._clock())
+        counters = dict.fromkeys(scopes, Spent()) | _by_scope(
+            self._database.fetch(_COUNTERS.where(spend.c.scope.in_(scopes)))
+        )
+        left = headroom(counters, caps, scopes, "").micro
+        return None if left is None else max(0, left)
+
     def _one(self, scope: str) -> Spent:
         found = _by_scope(self._database.fetch(_COUNTERS.where(spend.c.scope == scope)))
         return found.get(scope, Spent())

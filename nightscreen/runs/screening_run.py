@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nightscreen.calling.run import Run, known_prices, money_left
+from nightscreen.calling.run import Run, known_prices
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overridden
@@ -339,7 +339,7 @@ def make_price(run: ScreeningRun) -> Quote:
         seen=run.journal.runs.charges_of_late(),
         seconds=run.journal.runs.seconds_per_answer(),
         max_in_flight=run.settings.max_in_flight,
-        cap_micro=money_left(run),
+        cap_micro=run.journal.money.left(run.run_id, run.caps),
         balance_micro=run.journal.runs.last_balance(),
         chains=run.chains,
     )
