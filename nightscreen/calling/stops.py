@@ -210,8 +210,8 @@ class Evidence:
     # instant of the first response in the current row of unreadable ones
     unread_since: int | None = None
     mark: int = 0  # passed with each call that is sent, and compared when it returns
-    _witnesses: dict[tuple[Objection, Hashable], set[Hashable]] = field(default_factory=dict)
-    _heard_at: dict[tuple[Objection, Hashable], int] = field(default_factory=dict)
+    # witnesses by objection and detail, each with the mark that it was heard at
+    _witnesses: dict[tuple[Objection, Hashable], dict[Hashable, int]] = field(default_factory=dict)
 
     @property
     def is_open(self) -> bool:
@@ -238,18 +238,17 @@ class Evidence:
             mark: `mark` when it was sent; None if that does not matter.
             detail: must be identical for all witnesses, such as the fault's text.
         """
-        key = (word, detail)
-        witnesses = self._witnesses.setdefault(key, set())
-        in_time = mark is None or not RULES[word].apart or mark >= self._heard_at.get(key, 0)
+        witnesses = self._witnesses.setdefault((word, detail), {})
+        heard_at = max(witnesses.values(), default=0)
+        in_time = mark is None or not RULES[word].apart or mark >= heard_at
         if witness not in witnesses and in_time:
-            witnesses.add(witness)
             self.mark += 1
-            self._heard_at[key] = self.mark
+            witnesses[witness] = self.mark
         return len(witnesses)
 
     def counted(self, word: Objection, number: int) -> None:
         """Set the number of witnesses of an objection, as counted before."""
-        self._witnesses[word, None] = set(range(number))
+        self._witnesses[word, None] = dict.fromkeys(range(number), 0)
 
     def answered(self) -> None:
         """Clear what a good answer contradicts."""
@@ -262,7 +261,6 @@ class Evidence:
         """Clear the witnesses of objections that such an answer contradicts."""
         for key in [each for each in self._witnesses if RULES[each[0]].until is until]:
             del self._witnesses[key]
-            self._heard_at.pop(key, None)
 
     def starts_anew(self) -> None:
         """Clear refusals, which are free to meet again; faults may be charged and stay."""
