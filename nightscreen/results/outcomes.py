@@ -115,7 +115,11 @@ def known_outcomes(journal: Journal) -> list[LoanOutcome]:
     """Return every known loan: as the lender imported it, else as `loans track` has seen it."""
     imported = Records(journal, LoanOutcome).all()
     keys = {each.key for each in imported}
-    return [*imported, *(each for each in followed_outcomes(journal) if each.key not in keys)]
+    tracked = (_followed(journal, offer) for offer in linked_offers(journal))
+    followed = [each for each in tracked if each is not None and each.key not in keys]
+    asked = [(each.customer_id, each.disbursed_at) for each in followed]
+    decided = zip(followed, decisions_as_of(journal, asked), strict=True)
+    return [*imported, *(each.model_copy(update={"stood": stood}) for each, stood in decided)]
 
 
 def loan_key(journal: Journal, loan_id: str) -> str:
@@ -129,25 +133,17 @@ def linked_offers(journal: Journal) -> list[Offer]:
     return sorted(offers, key=lambda each: (each.offered_at or 0, each.subject))
 
 
-def followed_outcomes(journal: Journal) -> list[LoanOutcome]:
-    """Return the disbursed loans that `loans track` has seen."""
-    followed = (_followed(journal, offer) for offer in linked_offers(journal))
-    outcomes = [each for each in followed if each is not None]
-    asked = [(each.customer_id, each.disbursed_at) for each in outcomes]
-    return [
-        each.model_copy(update={"stood": decision})
-        for each, decision in zip(outcomes, decisions_as_of(journal, asked), strict=True)
-    ]
-
-
 def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
     """Return a followed loan as an outcome; None if no disbursement was seen.
 
     The service gives no days past due: a loan is past due from the first day its status says so to
     the last day it still does.
     """
-    seen = [view for view in offer.history if view.now.status]
-    views = [(each.at, _standing(each.now.status), each.now) for each in seen]
+    views = [
+        (each.at, standing_of(each.now.status.replace("_", " ")) or LoanStanding.OPEN, each.now)
+        for each in offer.history
+        if each.now.status
+    ]
     lent = [view for view in views if view[1] is not LoanStanding.NOT_LENT]
     if not lent or offer.reference is None:
         return None
@@ -182,10 +178,6 @@ def _followed(journal: Journal, offer: Offer) -> LoanOutcome | None:
         else:
             outcome = outcome.with_day(day)
     return outcome
-
-
-def _standing(status: str | None) -> LoanStanding:
-    return standing_of((status or "").replace("_", " ")) or LoanStanding.OPEN
 
 
 # --- figures ---
