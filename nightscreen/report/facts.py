@@ -52,7 +52,6 @@ _WIDE = pa.decimal128(38, 2)  # the widest type: any sum of exposures fits
 _QUERIES = Path(__file__).with_name("facts.sql")
 _Weight = dict[str, Any]
 _NOTHING: _Weight = {"rows": 0, "exposure": "0.00", "unknown_rows": 0}
-_CLAIMED = "karma_amount_in_contention"
 
 
 def _columns_of(check: str) -> tuple[str, str]:
@@ -65,7 +64,7 @@ _PORTION = pa.schema(
         pa.field("decision", pa.string()),
         pa.field("reasons", pa.list_(pa.string())),
         pa.field("exposure", _WIDE),
-        pa.field(_CLAIMED, _WIDE),
+        pa.field("karma_amount_in_contention", _WIDE),
         pa.field("oldest", pa.int64()),
         pa.field("previous", pa.string()),
         pa.field("change", pa.string()),
@@ -82,9 +81,7 @@ def counted_customers(parts: Sequence[Path], news: pa.Table | None) -> Iterator[
     `news` is that of `changes.Comparison`.
     """
     groups = group_columns(columns_of_parts(parts)).values()
-    wanted = {"decision", "reasons", "exposure", _CLAIMED, *groups}
-    for check in CHECKS:
-        wanted |= {f"{check}_{what}" for what in ("status", "source", "checked_at")}
+    wanted = {*_PORTION.names, *(f"{check}_checked_at" for check in CHECKS), *groups}
     return read_customers(parts, wanted, _BLOCK_ROWS, news)
 
 
