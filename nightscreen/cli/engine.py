@@ -119,7 +119,7 @@ def prepare_engine(module: str) -> None:
     from prefect.settings import PREFECT_API_URL
 
     if PREFECT_API_URL.value():
-        from nightscreen.tasks.prefect_health import require_engine
+        from nightscreen.tasks.server import require_engine
 
         require_engine()
     else:  # the flow begins one

@@ -208,7 +208,7 @@ def doctor(
     """Diagnose problems and suggest the next command."""
     set_engine_defaults()
     from nightscreen.ops.doctor import diagnose, unreadable_settings  # loads the tables
-    from nightscreen.tasks.prefect_health import look_at_engine
+    from nightscreen.tasks.server import look_at_engine
 
     try:
         settings = settings_of_command()

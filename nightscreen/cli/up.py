@@ -314,7 +314,7 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
         os.environ.setdefault(name, value)
     configured = os.environ.get("PREFECT_API_URL")
     if configured:
-        from nightscreen.tasks.prefect_health import refuse_open_engine, require_engine
+        from nightscreen.tasks.server import refuse_open_engine, require_engine
 
         require_engine()
         refuse_open_engine(allowed=settings.open_engine)

@@ -37,7 +37,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.shipped import template
 from nightscreen.tasks.own_flow import PRELOADED_MODULES
-from nightscreen.tasks.prefect_health import refuse_open_engine, require_engine
+from nightscreen.tasks.server import refuse_open_engine, require_engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

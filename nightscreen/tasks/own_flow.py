@@ -25,7 +25,7 @@ from prefect.settings import (
 from nightscreen.config.settings import read_settings
 from nightscreen.tasks.error_boundary import sanitize_errors
 from nightscreen.tasks.monitoring import paging_false_starts
-from nightscreen.tasks.prefect_health import refuse_open_engine
+from nightscreen.tasks.server import refuse_open_engine
 from nightscreen.tasks.temporary_server import ensure_server
 
 if TYPE_CHECKING:

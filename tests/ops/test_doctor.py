@@ -23,7 +23,7 @@ from nightscreen.ops.status import COMMANDS
 from nightscreen.ops.vitals import write_vitals
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
-from nightscreen.tasks.prefect_health import look_at_engine
+from nightscreen.tasks.server import look_at_engine
 from tests.begun import begin_run
 from tests.cli.conftest import Here
 from tests.ops.signs import signs_in_a_test
