@@ -279,7 +279,13 @@ def overridden(
         SettingsError: an age cannot be read, names no check and outcome, or contradicts another.
     """
     merged: dict[str, dict[str, Any]] = {check: dict(ages) for check, ages in settings.items()}
-    for name, age in _limits_of(given).items():
+    limits: dict[str, str] = {}  # one text may have several, separated by commas
+    for limit in filter(str.strip, ",".join(given).split(",")):
+        name, _, age = (part.strip() for part in limit.partition("="))
+        if limits.setdefault(name, age) != age:
+            raise SettingsError(
+                f"freshness {name} is given twice, as {limits[name]} and as {age}: give it once"
+            )
         check, _, outcome = name.partition(".")
         merged.setdefault(check, {})[outcome] = age
     try:
@@ -292,19 +298,6 @@ def overridden(
             f"freshness {place or ','.join(given)} cannot be read: {why}; write it such as "
             "karma.clear=1 for a day, or ecosystem.found=PT12H"
         ) from None
-
-
-def _limits_of(given: Sequence[str]) -> dict[str, str]:
-    """Return each age by its name; one text may have several, separated by commas."""
-    ages: dict[str, str] = {}
-    for limit in ",".join(given).split(","):
-        name, _, age = (part.strip() for part in limit.partition("="))
-        if ages.setdefault(name, age) != age:
-            raise SettingsError(
-                f"freshness {name} is given twice, as {ages[name]} and as {age}: give it once"
-            )
-    ages.pop("", None)
-    return ages
 
 
 class Settings(BaseSettings):

@@ -17,6 +17,7 @@ from nightscreen.runs.screening import run_screening
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.tasks.engine_run import EngineRunner, ask_as_worker, named
+from nightscreen.tasks.monitoring import paging_false_starts
 from nightscreen.tasks.own_flow import flow
 
 _WILDCARDS = frozenset("*?[")
@@ -41,7 +42,7 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     source = parameters.input
     batch = parameters.batch or (batch_name(Path(source)) if source else "")
     runner = EngineRunner(batch, parameters.run)
-    with runner.may_not_begin():
+    with paging_false_starts(batch, parameters.run):
         settings = read_settings()
         parameters = await asyncio.to_thread(newest_input, parameters)
     return await runner.ended(await run_screening(parameters, settings, runner=runner))

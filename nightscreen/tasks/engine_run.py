@@ -44,7 +44,6 @@ from nightscreen.tasks.terminal import AT_TERMINAL, shown_at_terminal
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-    from contextlib import AbstractContextManager
     from uuid import UUID
 
     from prefect import Task
@@ -224,13 +223,9 @@ class EngineRunner(Runner):
         self.at_work = READING
         self.signalled = False
 
-    def may_not_begin(self) -> AbstractContextManager[None]:
-        """Send a page if the body raises: nobody watches a scheduled run."""
-        return paging_false_starts(self._batch, self._resumed)
-
     async def open(self, opening: Callable[[], R]) -> R:
         """Open the run; send a page if that fails."""
-        with self.may_not_begin():
+        with paging_false_starts(self._batch, self._resumed):
             return await super().open(opening)
 
     def phase(self) -> str:
@@ -353,7 +348,7 @@ async def run_in_engine(
 ) -> dict[str, Any] | State[Any]:
     """Run a `PersonRun` as a flow; return its report, or a Prefect state."""
     runner = EngineRunner(kind.name, parameters.run)
-    with runner.may_not_begin():
+    with paging_false_starts(kind.name, parameters.run):
         settings = read_settings()
     return await runner.ended(await run_people(kind, parameters, settings, runner=runner))
 
