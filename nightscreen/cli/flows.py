@@ -241,7 +241,7 @@ def link(
     """Print the link to give to a customer; nothing is sent."""
     settings = settings_of_command()
     require_consent(settings)
-    from nightscreen.portal.pages import place_of  # no other command here needs pages
+    from nightscreen.portal.app import place_of  # no other command here needs pages
 
     scopes, place = read_scopes(scope), place_of(settings)
     try:

@@ -157,10 +157,9 @@ class Accounts:
             self._kept.insert(connection, [user])
         return self.link(user.name)
 
-    def _new(self, name: str, roles: Collection[Role], password: str = "") -> User:
+    def _new(self, name: str, roles: Collection[Role]) -> User:
         name, given = _sound_word(name, "a name", "it stands in the audit"), sorted(set(roles))
-        at = self.clock()
-        return User(key=name.casefold(), at=at, name=name, roles=tuple(given), password=password)
+        return User(key=name.casefold(), at=self.clock(), name=name, roles=tuple(given))
 
     def change(
         self,
@@ -184,20 +183,27 @@ class Accounts:
             UsageError: there is no such user, nobody would be left who can add users or approve,
                 or somebody adds to their own rights.
         """
-        user = self._known(name)
+        user, why = self._known(name), "write it as the lender's file has it"
+        sees = [_sound_word(each, "a branch", why) for each in branches or () if each.strip()]
         values: dict[str, Any] = {
             "roles": tuple(sorted(map(Role, roles))) or user.roles,
             "rights": user.rights | (rights or {}),
-            "branches": user.branches if branches is None else _sound_branches(branches),
+            "branches": user.branches if branches is None else tuple(dict.fromkeys(sees)),
         }
         after = user.model_copy(update=values)
-        own = same_person(by or user_name(), user.name)
-        if own and _is_raised(user, after) and self.needs_two():
+        more = after.held - user.held
+        before, now = ({e.casefold() for e in each.branches} for each in (user, after))
+        is_raised = more or (before and not (now and now <= before))
+        if is_raised and same_person(by or user_name(), user.name) and self.needs_two():
             raise UsageError("nobody adds to their own rights: another administrator does")
-        if (after.held - user.held) & SECOND_PERSON:
+        if more & SECOND_PERSON:
             values |= self._asleep(after, by)
         with self._writing() as (connection, users):
-            _require_left(user, after, users.values())
+            others = [e for e in users.values() if e.name != user.name and e.password]
+            for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
+                leaves = user.holds(what) and not after.holds(what)
+                if leaves and not any(each.may(what) for each in others):
+                    raise UsageError(f"{user.name} is the only {role}; make another one first")
             changed = self._update(connection, users[user.key], **values)
         self.needs_two()
         return changed
@@ -300,16 +306,18 @@ class Accounts:
         """Return the token of the link that makes the first user; None if there are users."""
         return None if self.users() else self.link()
 
-    def link_for(self, token: str) -> tuple[bool, str | None]:
-        """Return whether a link is still valid, and for which user; None is the first one."""
+    def link_for(self, token: str) -> User | None:
+        """Return whose link it is; None for the first user, who is made by it.
+
+        Raises:
+            UsageError: the link was used or has expired.
+        """
         said = self._read("link", token)
-        if said.get("until", 0) <= self.clock():
-            return False, None
-        if "user" not in said:
-            return not self.users(), None
-        user = self.find(said["user"])
-        is_open = user is not None and user.epoch == said["epoch"]
-        return is_open, user.name if user is not None and is_open else None
+        user = self.find(said["user"]) if "user" in said else None
+        fits = not self.users() if user is None else user.epoch == said["epoch"]
+        if said.get("until", 0) <= self.clock() or not fits:
+            raise UsageError(_LINK_ENDED)
+        return user
 
     def use_link(self, token: str, name: str, password: str) -> User:
         """Set a password by a link; the link of the first user makes it, with every role.
@@ -317,26 +325,21 @@ class Accounts:
         Raises:
             UsageError: the link was used or has expired, or name or password is not acceptable.
         """
-        is_open, whose = self.link_for(token)
-        if not is_open:
-            raise UsageError(_LINK_ENDED)
+        whose = self.link_for(token)
         if len(password) not in PASSWORD_LENGTHS:
             least = PASSWORD_LENGTHS.start
             raise UsageError(f"a password has at least {least} characters; choose a longer one")
         with self._one_at_a_time:
             hashed = self._hasher.hash(password)
-        first = self._new(name, list(Role), hashed) if whose is None else None
-        epoch = self._read("link", token).get("epoch")
+        user = whose or self._new(name, list(Role))
         with self._writing() as (connection, users):
-            user = None if whose is None else users[whose.casefold()]
-            if first is not None and not users:
-                self._kept.insert(connection, [first])
-            elif user is not None and user.epoch == epoch:
-                self._update(connection, user, password=hashed, epoch=epoch + 1)
-            else:
+            if users[user.key].epoch != user.epoch if whose else users:
                 raise UsageError(_LINK_ENDED)
+            if whose is None:
+                self._kept.insert(connection, [user])
+            self._update(connection, user, password=hashed, epoch=user.epoch + 1)
         self.needs_two()  # from the second approver's first sign-in on
-        return self._known(name if whose is None else whose)
+        return self._known(user.name)
 
     # --- signing in ---
 
@@ -485,33 +488,12 @@ def _may_confirm(user: User, by: User) -> bool:
     return ready and user.name != by.name and by.may("approve") and not knew
 
 
-def _require_left(user: User, after: User, users: Collection[User]) -> None:
-    """Refuse a change after which nobody could manage users, or nobody could approve."""
-    others = [each for each in users if each.name != user.name and each.password]
-    for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
-        leaves = user.holds(what) and not after.holds(what)
-        if leaves and not any(each.may(what) for each in others):
-            raise UsageError(f"{user.name} is the only {role}; make another one first")
-
-
-def _is_raised(before: User, after: User) -> bool:
-    """Return whether a user may do or see more than before."""
-    limits = {each.casefold() for each in before.branches}
-    wider = limits and not (after.branches and {e.casefold() for e in after.branches} <= limits)
-    return bool(wider or after.held - before.held)
-
-
 def _sound_word(text: str, what: str, why: str) -> str:
     """Return a name without spaces around it."""
     text = " ".join(text.split())
     if not text or len(text) > LONGEST_NAME or not text.isprintable():
         raise UsageError(f"{what} has 1 to {LONGEST_NAME} letters; {why}")
     return text
-
-
-def _sound_branches(given: Collection[str]) -> tuple[str, ...]:
-    why = "write it as the lender's file has it"
-    return tuple(dict.fromkeys(_sound_word(e, "a branch", why) for e in given if e.strip()))
 
 
 def _digest(text: str) -> str:

@@ -7,24 +7,22 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from starlette.exceptions import HTTPException
 from starlette.responses import PlainTextResponse, Response
-from starlette.routing import Route, Router
+from starlette.routing import Mount, Route, Router
+from starlette.staticfiles import StaticFiles
 
 from nightscreen.desk import (
     books,
-    contests,
     customer,
     fix,
     lists,
     new_file,
     policy,
     runs,
-    tonight,
     users,
 )
 from nightscreen.desk.context import EVERY_BRANCH, DeskError, page
-from nightscreen.desk.pages import POLICY, STATIC, TEMPLATES, html
+from nightscreen.desk.pages import POLICY, TEMPLATES, html
 from nightscreen.desk.uploads import LARGEST
 from nightscreen.schemas.errors import JournalError
 from nightscreen.web.guard import Guard, headers_of, log
@@ -32,6 +30,7 @@ from nightscreen.web.guard import Guard, headers_of, log
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from starlette.exceptions import HTTPException
     from starlette.requests import Request
     from starlette.types import ASGIApp
 
@@ -39,13 +38,7 @@ if TYPE_CHECKING:
 
 # bytes: five texts of 4,000 characters, of at most 12 bytes each as sent
 LARGEST_FORM: Final = 256 * 1024
-LARGEST_TABLE: Final = 4 * LARGEST_FORM  # a page of a quarantine, with a field for each cell
 SWEEP_S: Final = 30  # a choice: about how long an upload stays on disk after it is needed
-
-
-def _refusal(kind: str, status: int) -> Response:
-    """Return the page for an unknown address."""
-    return html("bare", status, kind=kind)
 
 
 def application(desk: Context) -> ASGIApp:
@@ -59,11 +52,12 @@ def application(desk: Context) -> ASGIApp:
         finally:
             sweeping.cancel()
 
+    files = Mount("/static", StaticFiles(directory=TEMPLATES / "static"))
     return Guard(
-        Router(_routes(desk), redirect_slashes=False, lifespan=lifespan),
+        Router([*_routes(desk), files], redirect_slashes=False, lifespan=lifespan),
         desk.origins,
         headers_of(POLICY, is_secure=desk.is_secure),
-        _refusal,
+        lambda kind, status: html("bare", status, kind=kind),
         partial(_no_page, desk),
         partial(log, "desk", in_json=desk.settings.log_format == "json"),
     )
@@ -79,7 +73,10 @@ def _routes(desk: Context) -> list[Route]:
         endpoint = page(desk, view, *needs, **more)
         return Route(path, endpoint, methods=["POST"], max_body_size=largest)
 
+    customers = "/customers/{customer_id:path}"
     file = {"takes_file": True, "largest": LARGEST + LARGEST_FORM}
+    scan = {"takes_file": True, "largest": customer.LARGEST_ATTACHMENT + LARGEST_FORM}
+    table = {"largest": 4 * LARGEST_FORM}  # a page of a quarantine, with a field for each cell
     return [
         get("/sign-in", users.sign_in, signed_in=False),
         post("/sign-in", users.enter, on=users.sign_in, signed_in=False),
@@ -88,14 +85,14 @@ def _routes(desk: Context) -> list[Route]:
         get("/second-factor", users.second_factor, signed_in=False),
         post("/second-factor", users.take_code, on=users.second_factor, signed_in=False),
         post("/sign-out", users.sign_out),
-        get("/", tonight.tonight),
+        get("/", runs.tonight),
         get("/new", new_file.new, "screen"),
         post("/new", new_file.receive, "screen", on=new_file.new, **file),
         get("/new/applicant", new_file.applicant, "screen"),
         post("/new/applicant", new_file.take_applicant, "screen", on=new_file.applicant),
         get("/new/{upload_id}", new_file.file, "screen"),
-        post("/new/{upload_id}/quote", new_file.quote, "screen", on=new_file.file),
-        post("/new/{upload_id}/screen", new_file.screen, "screen", on=new_file.file),
+        post("/new/{upload_id}/quote", new_file.submit, "screen", on=new_file.file),
+        post("/new/{upload_id}/screen", new_file.submit, "screen", on=new_file.file),
         get("/approvals", runs.approvals, "approvals"),
         post("/approvals/{run_id}", runs.decide, "approve", on=runs.approvals),
         get("/runs", runs.runs, "runs"),
@@ -108,46 +105,32 @@ def _routes(desk: Context) -> list[Route]:
         get("/runs/{run_id}/report", runs.report, "runs", EVERY_BRANCH),
         get("/runs/{run_id}/files/{name:path}", runs.file, "runs"),
         get("/runs/{run_id}/fix", fix.fix, "screen", EVERY_BRANCH),
-        post(
-            "/runs/{run_id}/fix",
-            fix.fix_rows,
-            "screen",
-            EVERY_BRANCH,
-            on=fix.fix,
-            largest=LARGEST_TABLE,
-        ),
+        post("/runs/{run_id}/fix", fix.fix_rows, "screen", EVERY_BRANCH, on=fix.fix, **table),
         get("/runs/{run_id}/decisions", lists.run_decisions, "people"),
         get("/runs/{run_id}/decisions.{kind}", lists.export, "people", "export"),
         get("/decisions", lists.my_work, "people"),
         post("/decisions", lists.act, "review", on=lists.my_work),
-        get("/contests", contests.contests, "people"),
-        post("/contests", contests.record, "contest", on=contests.contests),
-        post("/contests/{contest_id}/answer", contests.answer, "contest", on=contests.contests),
+        get("/contests", lists.contests, "people"),
+        post("/contests", lists.record, "contest", on=lists.contests),
+        post("/contests/{contest_id}/answer", lists.answer, "contest", on=lists.contests),
         get("/policy", policy.policy, "runs"),
         post("/policy/try", policy.try_on_past_runs, "people", EVERY_BRANCH, on=policy.policy),
         post("/policy/propose", policy.propose, "propose", on=policy.policy),
         post("/policy/{key}", policy.decide, "runs", on=policy.policy),
         *(
-            post(f"/customers/{{customer_id:path}}/{does}", view, *needs, on=customer.customer)
-            for does, view, *needs in (
-                ("review", customer.review, "review"),
-                ("override", customer.override, "people", "override"),
-                ("action", customer.act, "review"),
-                ("told", customer.mark_as_told, "contest"),
-                ("again", customer.ask_again, "screen"),
-                ("consent", customer.ask_for_consent, "contest"),
+            post(f"{customers}/{does}", view, *needs, on=customer.customer, **more)
+            for does, view, more, *needs in (
+                ("review", customer.review, {}, "review"),
+                ("override", customer.override, {}, "people", "override"),
+                ("action", customer.act, {}, "review"),
+                ("told", customer.mark_as_told, {}, "contest"),
+                ("again", customer.ask_again, {}, "screen"),
+                ("consent", customer.ask_for_consent, {}, "contest"),
+                ("comment", customer.comment, scan, "review"),
             )
         ),
-        post(
-            "/customers/{customer_id:path}/comment",
-            customer.comment,
-            "review",
-            on=customer.customer,
-            takes_file=True,
-            largest=customer.LARGEST_ATTACHMENT + LARGEST_FORM,
-        ),
-        get("/customers/{customer_id:path}/attachments/{key}", customer.save_attachment, "people"),
-        get("/customers/{customer_id:path}", customer.customer, "people"),
+        get(customers + "/attachments/{key}", customer.save_attachment, "people"),
+        get(customers, customer.customer, "people"),
         get("/users", users.users, "users"),
         post("/users", users.change, "users", on=users.users),
         post("/users/confirm", users.confirm, "approve"),
@@ -159,7 +142,6 @@ def _routes(desk: Context) -> list[Route]:
         get("/money.csv", books.export_money, "money", "take out"),
         get("/audit", books.audit, "audit"),
         get("/audit.csv", books.export_audit, "audit", "take out"),
-        Route("/static/{name}", static, methods=["GET"]),
         Route("/health", health, methods=["GET"]),
     ]
 
@@ -170,14 +152,6 @@ async def _sweep(desk: Context) -> None:
         with suppress(JournalError, OSError):  # tried again later
             await asyncio.to_thread(desk.uploads.sweep)
         await asyncio.sleep(SWEEP_S)
-
-
-async def static(request: Request) -> Response:
-    """Return a file that pages need: style, script, picture."""
-    name = request.path_params["name"]
-    if name not in STATIC:
-        raise HTTPException(404)
-    return Response((TEMPLATES / "static" / name).read_bytes(), media_type=STATIC[name])
 
 
 async def health(_request: Request) -> Response:

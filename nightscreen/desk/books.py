@@ -159,10 +159,7 @@ def money(context: Context) -> Response:
         balances=balances,
         more_runs=max(0, len(runs) - RUNS_SHOWN),
         drift=sum((Decimal(each["drift"]) for each in balances), Decimal(0)),
-        balance=journal.runs.last_balance(),
-        today=journal.money.today(),
-        month=journal.money.this_month(),
-        settings=context.settings,
+        **context.money_facts(),
     )
 
 
@@ -294,8 +291,7 @@ def explain(context: Context) -> Response:
 def audit(context: Context) -> Response:
     """Show entries, newest first."""
     typed, asked = _entries_asked(context)
-    given = context.asked_first("before")
-    before = int(given) if given.isdecimal() and len(given) < 16 else NEWEST  # noqa: PLR2004 - no audit is longer
+    before = context.whole_number("before") or NEWEST
     found = context.audit.find(asked, limit=ENTRIES_SHOWN + 1, before=before)
     entries = found[:ENTRIES_SHOWN]
     if not asked.by_customer:

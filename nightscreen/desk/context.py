@@ -15,7 +15,7 @@ from datetime import date
 from functools import cached_property, wraps
 from ipaddress import IPv4Address, ip_address
 from itertools import islice
-from typing import TYPE_CHECKING, Final, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, TypeVar
 from urllib.parse import quote
 
 from starlette.responses import RedirectResponse
@@ -255,6 +255,20 @@ class Context:
         return [each for each in waiting if self.open_cases.case(each.batch, each.customer_id)]
 
     @cached_property
+    def run(self) -> RunRecord:
+        """Return the run that the address names."""
+        found = self.journal.runs.find(self.request.path_params["run_id"])
+        if found is None:
+            raise DeskError(404, "There is no run of this id. See all of them under Runs.")
+        return found
+
+    def money_facts(self) -> dict[str, Any]:
+        """Return what pages say of the wallet, of today's and this month's money, and of caps."""
+        money, balance = self.journal.money, self.journal.runs.last_balance()
+        spent = {"today": money.today(), "month": money.this_month()}
+        return {**spent, "balance": balance, "settings": self.settings}
+
+    @cached_property
     def open_cases(self) -> OpenCases:
         """Return the open cases as the user sees them."""
         return self.work.seen_by(self.name, self.branches)
@@ -325,7 +339,7 @@ class Context:
     def whole_number(self, name: str) -> int:
         """Return a number of the address; 0 where there is none."""
         text = self.asked_first(name)
-        return int(text) if text.isdecimal() and len(text) < 9 else 0  # noqa: PLR2004 - no list is longer
+        return int(text) if text.isdecimal() and len(text) < 16 else 0  # noqa: PLR2004 - no list is longer
 
     def day(self, name: str) -> str:
         """Return a day of the address as ISO text; empty where none is given."""

@@ -22,7 +22,7 @@ from nightscreen.config.declarations import read_declarations
 from nightscreen.config.settings import AGED
 from nightscreen.desk.context import DeskError
 from nightscreen.desk.lists import USUAL_WAIT_DAYS, in_words
-from nightscreen.desk.new_file import begin, keep_row
+from nightscreen.desk.new_file import begin, keep_row, quote_upload
 from nightscreen.desk.pages import naira, words
 from nightscreen.desk.rows import branch_of, columns_of_care
 from nightscreen.desk.uploads import as_before, plain_name
@@ -39,7 +39,6 @@ from nightscreen.results.enriched import find_row
 from nightscreen.results.notices import notice_of, record_action, record_sent
 from nightscreen.results.reviews import confirm_override, end_override, import_reviews
 from nightscreen.results.wording import customer_name
-from nightscreen.runs.screening import quote_batch
 from nightscreen.schemas.cases import CaseAttachment, CaseComment
 from nightscreen.schemas.checks import NoAnswer
 from nightscreen.schemas.clock import MICROS, lagos_day, to_instant, to_micros
@@ -370,7 +369,7 @@ def ask_again(context: Context) -> Response:
     }
     upload = keep_row(context, "one-customer.csv", row, chosen)
     with context.uploads.unless_started(upload):
-        quoted = quote_batch(context.uploads.parameters(upload), context.settings)
+        quoted = quote_upload(context, upload)
         most = quoted["quoted"]["high"]
         if not any(line["calls"] for line in quoted["lines"] if line["check"] == check):
             title, why = CHECKS[check].title, _why_unasked(quoted["checks"][check])
@@ -428,18 +427,20 @@ def _cards(
     cards = []
     for declared in _IN_ORDER:
         check, status = declared.name, row.get(declared.status) or "off"
-        if status == "off":
-            continue
-        card: dict[str, Any] = {"check": check, "title": declared.title, "fields": []}
-        card["reference"] = row.get("consent_reference") if declared.needs_consent else None
+        card: dict[str, Any] = {
+            "title": declared.title,
+            "status": status,
+            "closed": "",
+            "fields": [],
+        }
         if declared.needs_consent and not allowed:
             word = "unreadable consent" if row.get(CONSENT_UNREADABLE) else "no consent"
-            card |= {"status": word, "closed": _why_closed(row, now), "evidence": None, "cost": 0}
+            card |= {"status": word, "closed": _why_closed(row, now)}
         else:
-            card |= {"status": status, "closed": "", "evidence": ages.get(check)}
-            card |= {"plain": declared.says.get(status, ""), "cost": costs[check]}
-            card["fields"] = list(_fields(check, row))
-        cards.append(card)
+            card["reference"] = row.get("consent_reference") if declared.needs_consent else None
+            card |= {"evidence": ages.get(check), "cost": costs[check]}
+            card |= {"fields": [*_fields(check, row)], "plain": declared.says.get(status, "")}
+        cards += [] if status == "off" else [card]
     return cards
 
 

@@ -11,6 +11,7 @@ import hashlib
 import json
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -19,7 +20,6 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.new_file import as_part, begin, preview, quote_upload
 from nightscreen.desk.rows import rows_of_run
-from nightscreen.desk.runs import find_run
 from nightscreen.desk.uploads import as_before, chosen_mapping
 from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import records
@@ -93,38 +93,111 @@ class _Row(NamedTuple):
         return hashlib.sha256(said.encode()).hexdigest()
 
 
-@dataclass(frozen=True, slots=True)
-class _Sheet:
-    """One of a run's lists.
+@dataclass(frozen=True)
+class Sheet:
+    """One of a run's lists; each part of it is read when it is first needed."""
 
-    Attributes:
-        which: of the lists.
-        mapping: what the run's headings meant, for the refused rows.
-        date_order: of the run's file, as its dates showed it, or as was answered.
-        done: what was sent again, by line.
-        dismissed: which rows are nobody's, by line.
-    """
-
-    which: str
+    context: Context
     run: RunRecord
-    headings: list[str]
-    rows: list[_Row]
-    mapping: Mapping
-    date_order: str
-    done: dict[int, Upload]
-    dismissed: AnyMapping[int, Dismissal]
+    which: str  # of the lists
+
+    @property
+    def number(self) -> int:
+        """Return how many rows the list has."""
+        if self.which == VALUES:
+            return Records(self.context.journal, RowToCorrect).number_of_run(self.run.run_id)
+        refused = int(((self.run.report or {}).get("rows") or {}).get("quarantined") or 0)
+        there = (Path(self.run.folder) / QUARANTINE).is_file()
+        return min(refused, MOST_TO_CORRECT) if there else 0
+
+    @property
+    def number_open(self) -> int:
+        """Return how many rows nobody has sent again yet, or dismissed."""
+        number = self.number
+        return number - len({*self.done, *self.dismissed}) if number else 0
+
+    @cached_property
+    def _table(self) -> tuple[list[str], list[_Row]]:
+        """Return headings and rows; no headings where the run has no such list.
+
+        Of refused rows the first ones, so many as are kept of the others.
+        """
+        if self.which == VALUES:
+            found = Records(self.context.journal, RowToCorrect).of_run(self.run.run_id)
+            rows = [
+                _Row(each.line, each.column, each.code, each.hint, list(each.cells), [])
+                for each in sorted(found, key=lambda each: each.line)
+            ]
+            return (list(found[0].headings) if found else []), rows
+        quarantine = Path(self.run.folder) / QUARANTINE
+        if not quarantine.is_file():
+            return [], []
+        lines = (cells for cells, _ in records(quarantine))
+        headings, rows = next(lines, [])[:-_OWN], []
+        for cells in islice(lines, MOST_TO_CORRECT):
+            width, came, (line, column, code, hint) = len(headings), cells[:-_OWN], cells[-_OWN:]
+            padded = (came + [""] * width)[:width]
+            rows.append(_Row(int(line), column, code, hint, padded, came[width:]))
+        return headings, rows
+
+    @property
+    def headings(self) -> list[str]:
+        """Return the headings of the lender's file."""
+        return self._table[0]
+
+    @property
+    def rows(self) -> list[_Row]:
+        """Return the rows of the list."""
+        return self._table[1]
+
+    @cached_property
+    def done(self) -> dict[int, Upload]:
+        """Return what was sent again, by line."""
+        uploads = self.context.uploads
+        sent = [each for each in uploads.fixing(self.run) if each.choices[LIST] == self.which]
+        return {
+            line: each for each in sent if uploads.is_screened(each) for line in each.choices[LINES]
+        }
+
+    @cached_property
+    def dismissed(self) -> dict[int, Dismissal]:
+        """Return which refused rows somebody dismissed, here or in an earlier file, by line."""
+        if self.which == VALUES:
+            return {}
+        kept = Records(self.context.journal, Dismissal).all(batch=self.run.batch)
+        gone = {each.row: each for each in kept}
+        rows = self.rows if gone else []
+        return {row.line: gone[key] for row in rows if (key := row.digest) in gone}
+
+    @cached_property
+    def mapping(self) -> Mapping:
+        """Return what the run's headings meant, as a mapping for the rows of the list."""
+        upload = self.context.uploads.of_run(self.run)
+        given = Path(self.run.parameters.get("mapping") or "")
+        if upload is None and not given.is_file():
+            return Mapping()
+        mapping = read_mapping(given) if upload is None else chosen_mapping(upload)
+        present = tuple(heading for heading in mapping.drop if heading in self.headings)
+        return mapping.model_copy(update={"drop": present, "sheet": None})
+
+    @property
+    def date_order(self) -> str:
+        """Return the order of dates in the run's file, as they showed it, or as was answered."""
+        shown = ((self.run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
+        orders = set(shown) or {self.run.parameters.get("date_order") or ""}
+        return orders.pop() if len(orders) == 1 else ""
 
     def is_open(self, row: _Row) -> bool:
         """Return whether a row is neither sent again nor dismissed."""
         return row.line not in self.done and row.line not in self.dismissed
 
-    def typed(self, row: _Row, form: AnyMapping[str, list[str]]) -> list[str]:
+    def typed(self, row: _Row) -> list[str]:
         """Return a row's cells as they were typed; a browser's field holds no breaks of a line."""
         if not self.is_open(row):
             return row.came
         now = []
         for at, cell in enumerate(row.came):
-            typed = form.get(f"c{row.line}.{at}", [cell])[-1]
+            typed = self.context.form.get(f"c{row.line}.{at}", [cell])[-1]
             now.append(cell if typed == cell.replace("\r", "").replace("\n", "") else typed)
         return now
 
@@ -137,10 +210,24 @@ class _Sheet:
                 return at
         return None
 
-    def page(self, context: Context) -> tuple[list[_Row], dict[str, int]]:
+    def customer_of(self, row: _Row) -> str:
+        """Return whose row it is, as it came; empty where it has no customer id."""
+        at = self.about("customer_id")
+        return "" if at is None else row.came[at].strip()
+
+    def differences(self, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:
+        """Return each heading whose cell was changed: as it came, and as it is now."""
+        each_cell = zip(self.headings, row.came, cells, strict=True)
+        return [each for each in each_cell if each[1] != each[2]]
+
+    def part(self, rows: Changed) -> bytes:
+        """Return changed rows as a part of the run's batch."""
+        return as_part(self.headings, ((row.line, cells) for row, cells in rows))
+
+    def page(self) -> tuple[list[_Row], dict[str, int]]:
         """Return the rows of the page that the address names, and where it is."""
         size = min(MOST_ROWS, max(1, MOST_CELLS // max(1, len(self.headings))))
-        start, where = context.slice(len(self.rows), size)
+        start, where = self.context.slice(len(self.rows), size)
         return self.rows[start : start + size], where
 
     def address(self, *parameters: str) -> str:
@@ -149,78 +236,90 @@ class _Sheet:
         return f"/runs/{self.run.run_id}/fix" + (f"?{asked}" if asked else "")
 
 
+def _sheet(context: Context) -> Sheet:
+    """Return the list of a run that the address names."""
+    which = VALUES if context.asked_first("list") == VALUES else REFUSED
+    sheet = Sheet(context, context.run, which)
+    if sheet.run.flow != SCREEN_FLOW or not sheet.headings:
+        raise DeskError(404, "Nothing is to be fixed here, or it is too old and gone.")
+    return sheet
+
+
 def fix(context: Context) -> Response:
     """Show a page of one of a run's lists."""
-    sheet = _sheet(context, find_run(context))
+    sheet = _sheet(context)
     context.record("quarantine seen", run_id=sheet.run.run_id, list=sheet.which)
-    return _page(context, sheet)
+    return _page(sheet)
 
 
 def fix_rows(context: Context) -> Response:
     """Quote the changed rows of a page or screen them again; or dismiss one."""
     with _ONE_AT_A_TIME:  # a second press finds that its rows were sent already
-        sheet = _sheet(context, find_run(context))
+        sheet = _sheet(context)
         if "dismiss" in context.form:
-            _dismiss(context, sheet)
+            _dismiss(sheet)
             return see_other(sheet.address(f"page={context.whole_number('page')}"))
-        typed = [(row, sheet.typed(row, context.form)) for row in sheet.page(context)[0]]
+        typed = [(row, sheet.typed(row)) for row in sheet.page()[0]]
         changed = {row.line: (row, cells) for row, cells in typed if cells != row.came}
-        changed |= {row.line: (row, cells) for row, cells in _by_rule(context, sheet)}
+        changed |= {row.line: (row, cells) for row, cells in _by_rule(sheet)}
         rows = [changed[line] for line in sorted(changed)]
         if not rows:
             raise InputError("Change a cell first: only rows that you changed are screened again.")
-        _require_sound(context, sheet, rows)
-        upload = _keep(context, sheet, rows)
+        _require_sound(sheet, rows)
+        upload = _keep(sheet, rows)
         with context.uploads.unless_started(upload):
             if context.text("do") == "quote":
-                return _page(context, sheet, quote=quote_upload(context, upload))
+                return _page(sheet, quote=quote_upload(context, upload))
             begin(context, upload)
-        _correct(context, sheet, upload, rows)
+        _correct(sheet, upload, rows)
         run_id = sheet.run.run_id
         context.record("quarantine screened again", run_id=run_id, rows=len(rows))
     return see_other(f"/new/{upload.upload_id}")
 
 
-def _by_rule(context: Context, sheet: _Sheet) -> Changed:
+def _by_rule(sheet: Sheet) -> Changed:
     """Return every row whose cell in a column is what the form names, with the other text there.
 
     What was typed into its other cells stays.
     """
-    column, came, becomes = (context.text(f"rule_{each}") for each in ("column", "came", "becomes"))
+    column, came, becomes = _rule(sheet.context).values()
     if not column and not came and not becomes:
         return []
     at = sheet.headings.index(column) if column in sheet.headings else None
-    found = []
-    for row in sheet.rows:
-        if at is not None and sheet.is_open(row) and row.came[at].strip() == came != becomes:
-            cells = sheet.typed(row, context.form)
-            found.append((row, [*cells[:at], becomes, *cells[at + 1 :]]))
-        if len(found) == MOST_BY_RULE:
-            break
-    if not found:
+    fitting = (
+        row
+        for row in sheet.rows
+        if at is not None and sheet.is_open(row) and row.came[at].strip() == came != becomes
+    )
+    found = [(row, sheet.typed(row)) for row in islice(fitting, MOST_BY_RULE)]
+    if at is None or not found:
         raise InputError(f"No row on this list has {came or 'nothing'} under {column or '…'}.")
-    return found
+    return [(row, [*cells[:at], becomes, *cells[at + 1 :]]) for row, cells in found]
 
 
-def _dismiss(context: Context, sheet: _Sheet) -> None:
+def _rule(context: Context) -> dict[str, str]:
+    """Return which cells become what in every row of the list, as it was typed."""
+    return {each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")}
+
+
+def _dismiss(sheet: Sheet) -> None:
     """Record that a refused row is nobody's, here and in later files that have it again."""
-    named, run, journal = context.text("dismiss", 9), sheet.run, context.journal
+    context, run = sheet.context, sheet.run
     rows = [] if sheet.which == VALUES else sheet.rows
-    row = next((each for each in rows if str(each.line) == named), None)
+    row = next((each for each in rows if str(each.line) == context.text("dismiss", 9)), None)
     if row is None or row.line in sheet.done:
         raise DeskError(409, "This row is not one to dismiss: it was sent again, or is gone.")
-    ids = sheet.about("customer_id")
-    customer_id = "" if ids is None else row.came[ids].strip()
+    pseudonyms, customer_id = context.journal.pseudonyms, sheet.customer_of(row)
     made = Dismissal(
         key=f"{run.run_id}.{row.line}",
-        customer=journal.pseudonyms.customer(run.batch, customer_id) if customer_id else b"",
+        customer=pseudonyms.customer(run.batch, customer_id) if customer_id else b"",
         batch=run.batch,
         run_id=run.run_id,
         at=context.clock(),
         row=row.digest,
         by=context.name,
     )
-    if Records(journal, Dismissal).add([made]):
+    if Records(context.journal, Dismissal).add([made]):
         context.record("quarantine dismissed", run_id=run.run_id, line=row.line)
 
 
@@ -239,89 +338,6 @@ def _declined_above(context: Context, run: RunRecord, customers: Iterable[str]) 
     }
 
 
-# --- the lists ---
-
-
-def _sheet(context: Context, run: RunRecord) -> _Sheet:
-    """Return the list of a run that the address names."""
-    which = VALUES if context.asked_first("list") == VALUES else REFUSED
-    headings, rows = _rows(context, run, which)
-    if run.flow != SCREEN_FLOW or not headings:
-        raise DeskError(404, "Nothing is to be fixed here, or it is too old and gone.")
-    done = _sent_again(context, run, which)
-    gone = _dismissed(context, run, rows) if which == REFUSED else {}
-    shown = ((run.report or {}).get("provenance") or {}).get("date_orders", {}).values()
-    orders = set(shown) or {run.parameters.get("date_order") or ""}
-    order = orders.pop() if len(orders) == 1 else ""
-    mapping = _mapping_of(context, run, headings)
-    return _Sheet(which, run, headings, rows, mapping, order, done, gone)
-
-
-def _rows(context: Context, run: RunRecord, which: str) -> tuple[list[str], list[_Row]]:
-    """Return headings and rows of a list of a run; no headings where it has no such list.
-
-    Of refused rows the first ones, so many as are kept of the others.
-    """
-    if which == VALUES:
-        kept = Records(context.journal, RowToCorrect).of_run(run.run_id)
-        found = [
-            _Row(each.line, each.column, each.code, each.hint, list(each.cells), [])
-            for each in sorted(kept, key=lambda each: each.line)
-        ]
-        return (list(kept[0].headings) if kept else []), found
-    quarantine = Path(run.folder) / QUARANTINE
-    if not quarantine.is_file():
-        return [], []
-    lines = (cells for cells, _ in records(quarantine))
-    headings, found = next(lines, [])[:-_OWN], []
-    for cells in islice(lines, MOST_TO_CORRECT):
-        width, (line, column, code, hint) = len(headings), cells[-_OWN:]
-        came = cells[:-_OWN]
-        padded = (came + [""] * width)[:width]
-        found.append(_Row(int(line), column, code, hint, padded, came[width:]))
-    return headings, found
-
-
-def _number(context: Context, run: RunRecord, which: str) -> int:
-    """Return how many rows a list of a run has."""
-    if which == VALUES:
-        return Records(context.journal, RowToCorrect).number_of_run(run.run_id)
-    refused = int(((run.report or {}).get("rows") or {}).get("quarantined") or 0)
-    return min(refused, MOST_TO_CORRECT) if (Path(run.folder) / QUARANTINE).is_file() else 0
-
-
-def _dismissed(
-    context: Context, run: RunRecord, rows: Sequence[_Row] | None = None
-) -> dict[int, Dismissal]:
-    """Return which refused rows somebody dismissed, here or in an earlier file, by line."""
-    kept = Records(context.journal, Dismissal).all(batch=run.batch)
-    gone = {each.row: each for each in kept}
-    if gone and rows is None:
-        _, rows = _rows(context, run, REFUSED)
-    found = ((row.line, gone.get(row.digest)) for row in rows or () if gone)
-    return {line: each for line, each in found if each is not None}
-
-
-def _sent_again(context: Context, run: RunRecord, which: str) -> dict[int, Upload]:
-    """Return what was sent again of a list of a run, by line."""
-    uploads = context.uploads
-    sent = [each for each in uploads.fixing(run) if each.choices[LIST] == which]
-    return {
-        line: each for each in sent if uploads.is_screened(each) for line in each.choices[LINES]
-    }
-
-
-def _mapping_of(context: Context, run: RunRecord, headings: Sequence[str]) -> Mapping:
-    """Return what the run's headings meant, as a mapping for the rows of a list."""
-    upload = context.uploads.of_run(run)
-    given = Path(run.parameters.get("mapping") or "")
-    if upload is None and not given.is_file():
-        return Mapping()
-    mapping = read_mapping(given) if upload is None else chosen_mapping(upload)
-    present = tuple(heading for heading in mapping.drop if heading in headings)
-    return mapping.model_copy(update={"drop": present, "sheet": None})
-
-
 # --- what was changed ---
 
 
@@ -333,17 +349,18 @@ def _reference(context: Context) -> str:
     return typed
 
 
-def _require_sound(context: Context, sheet: _Sheet, rows: Changed) -> None:
+def _require_sound(sheet: Sheet, rows: Changed) -> None:
     """Judge changed rows as a file of them would be, and refuse what is wrong with any of them.
 
     A correction follows the rule of overrides: where one person may not turn a customer's decline
     into approve, no correction may either.
     """
+    context = sheet.context
     reference = _reference(context)
     wrong = [f"line {row.line}: The row is blank." for row, cells in rows if not any(cells)]
     customers = list[str]()
     if not wrong:
-        with in_memory(_part(sheet, rows)) as clear:
+        with in_memory(sheet.part(rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
             orders = DateOrders(source, sheet.date_order)
             corrections = Corrections.of(context.journal, sheet.run.batch)
@@ -352,7 +369,7 @@ def _require_sound(context: Context, sheet: _Sheet, rows: Changed) -> None:
         known = {each.heading: each.known for each in columns}
         ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
         for (row, cells), found in zip(rows, judged["rows"], strict=True):
-            changed = {heading for heading, _, _ in _differences(sheet, row, cells)}
+            changed = {heading for heading, _, _ in sheet.differences(row, cells)}
             hints = [
                 f"{column.heading}: {cell['hint']}"
                 for column, cell in zip(columns, found["cells"], strict=True)
@@ -385,8 +402,9 @@ def _require_sound(context: Context, sheet: _Sheet, rows: Changed) -> None:
         raise InputError("Not sound yet, and nothing was started; " + "; ".join(wrong))
 
 
-def _keep(context: Context, sheet: _Sheet, rows: Changed) -> Upload:
+def _keep(sheet: Sheet, rows: Changed) -> Upload:
     """Seal the changed rows, to be screened as a part of the run's batch."""
+    context = sheet.context
     chosen = {
         **as_before(sheet.run),
         "date_order": sheet.date_order,
@@ -397,28 +415,18 @@ def _keep(context: Context, sheet: _Sheet, rows: Changed) -> Upload:
         LINES: [row.line for row, _ in rows],
         "mapping": sheet.mapping.model_dump(mode="json"),
     }
-    return context.uploads.keep("fixed.csv", context.name, [_part(sheet, rows)], chosen)
+    return context.uploads.keep("fixed.csv", context.name, [sheet.part(rows)], chosen)
 
 
-def _part(sheet: _Sheet, rows: Changed) -> bytes:
-    return as_part(sheet.headings, ((row.line, cells) for row, cells in rows))
-
-
-def _differences(sheet: _Sheet, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:
-    """Return each heading whose cell was changed: as it came, and as it is now."""
-    return [
-        each for each in zip(sheet.headings, row.came, cells, strict=True) if each[1] != each[2]
-    ]
-
-
-def _correct(context: Context, sheet: _Sheet, upload: Upload, rows: Changed) -> None:
+def _correct(sheet: Sheet, upload: Upload, rows: Changed) -> None:
     """Have what was corrected in customers' rows hold for later files of the batch.
 
     A row whose customer id was wrong too is no known customer's: it is screened, and no more.
     """
-    ids, run, found = sheet.about("customer_id"), sheet.run, list[Correction]()
+    context, run, ids = sheet.context, sheet.run, sheet.about("customer_id")
+    found = list[Correction]()
     for row, cells in rows:
-        customer_id = "" if ids is None else row.came[ids].strip()
+        customer_id = sheet.customer_of(row)
         if not customer_id or ids is None or cells[ids] != row.came[ids]:
             continue
         customer = context.journal.pseudonyms.customer(run.batch, customer_id)
@@ -436,44 +444,33 @@ def _correct(context: Context, sheet: _Sheet, upload: Upload, rows: Changed) -> 
                 reference=upload.choices.get(REFERENCE, ""),
                 by=upload.user,
             )
-            for heading, came, now in _differences(sheet, row, cells)
+            for heading, came, now in sheet.differences(row, cells)
         ]
     kept = Records(context.journal, Correction)
     kept.merge(found, lambda _, corrected: corrected, context.clock())
 
 
-def _page(
-    context: Context, sheet: _Sheet, *, quote: AnyMapping[str, Any] | None = None
-) -> Response:
-    rows, where = sheet.page(context)
+def _page(sheet: Sheet, *, quote: AnyMapping[str, Any] | None = None) -> Response:
+    context, (rows, where) = sheet.context, sheet.page()
+    values = sheet.which == VALUES
     about = {row.column: sheet.about(row.column) for row in rows}
     return context.page(
         "fix",
         run=sheet.run,
         headings=sheet.headings,
         rows=[
-            {**row._asdict(), "cells": sheet.typed(row, context.form), "wrong": about[row.column]}
-            for row in rows
+            {**row._asdict(), "cells": sheet.typed(row), "wrong": about[row.column]} for row in rows
         ],
         done=sheet.done,
         dismissed=sheet.dismissed,
-        values=sheet.which == VALUES,
-        other=_number(context, sheet.run, REFUSED if sheet.which == VALUES else VALUES),
+        values=values,
+        other=Sheet(context, sheet.run, REFUSED if values else VALUES).number,
         address=sheet.address(),
         proves=context.text("reference", LONGEST_REFERENCE),
-        rule={each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")},
+        rule=_rule(context),
         where=where,
         limited=len(sheet.rows) == MOST_TO_CORRECT,
         max_spend=context.text("max_spend", 20),
         quote=quote,
         ceiling=context.settings.approval_above,
     )
-
-
-def count_open_rows(context: Context, run: RunRecord, which: str = REFUSED) -> int:
-    """Return how many rows of a list of a run nobody has sent again yet, or dismissed."""
-    number = _number(context, run, which)
-    if not number:
-        return 0
-    gone = _dismissed(context, run) if which == REFUSED else {}
-    return number - len({*_sent_again(context, run, which), *gone})

@@ -1,7 +1,8 @@
-"""The lists of customers: one run's decisions, and a user's own work over all batches.
+"""The lists of customers: one run's decisions, a user's own work over all batches, contests.
 
 `rows` reads rows, facets and open cases; `journal/cases.py` says who has which case. Reviews are
-saved on the customer's page. The texts of reasons come from the policy that decided.
+saved on the customer's page. The texts of reasons come from the policy that decided. Who may answer
+a contest, and what an answer changes, is decided in `privacy/contests.py`.
 """
 
 from __future__ import annotations
@@ -26,9 +27,14 @@ from nightscreen.desk.rows import (
     file_columns,
     one_of_each,
 )
-from nightscreen.desk.runs import find_run
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.cases import IN_TURN, SHARED_BY, WAITS_FOR
+from nightscreen.privacy.contests import (
+    answer_contest,
+    find_contest,
+    list_contests,
+    open_contest,
+)
 from nightscreen.results.final_decision import FINAL_COLUMNS, final_columns, standing_reviews
 from nightscreen.results.wording import (
     Words,
@@ -38,11 +44,12 @@ from nightscreen.results.wording import (
     team_sentences,
 )
 from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
-from nightscreen.schemas.policy import Policy
+from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
+from nightscreen.schemas.policy import Decision, Policy
 from nightscreen.web.guard import attachment, see_other
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from starlette.responses import Response
 
@@ -65,6 +72,7 @@ _EXPORTED = (
 )
 _ON_CASE: Final = {"take": "case taken", "back": "case given back", "wait": "case waits"}
 """What each button does with a case, and its name in the audit."""
+DECISIONS: Final = (Decision.APPROVE, Decision.REVIEW, Decision.DECLINE)
 _OWN_FIRST: Final = "CASE whose WHEN 'mine' THEN 0 WHEN 'free' THEN 1 ELSE 2 END, "
 
 # --- what both lists have ---
@@ -98,18 +106,23 @@ def _narrowed(
     These are the columns of the files of runs; the rows have those that the filter is by.
     """
     columns = one_of_each(name for run in runs if run is not None for name in file_columns(run))
-    asked = _filter(context, rows.facets, columns)
-    return rows.with_file(context.journal.runs, asked) if asked.by else rows, asked, columns
-
-
-def _filter(context: Context, facets: Sequence[str], columns: Sequence[str]) -> Filter:
     shown, in_file = context.asked("by"), [f"{IN_FILE}{name}" for name in columns]
     by = tuple(name for name in in_file if name in shown or context.asked(name))[:MOST_BY]
-    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*facets, *by)}
+    chosen = {name: tuple(dict.fromkeys(context.asked(name)))[:50] for name in (*rows.facets, *by)}
     chosen = {name: values for name, values in chosen.items() if values}
     sort = context.asked_first("sort")
     sort = sort if sort in SORTS else "exposure"
-    return Filter(chosen, context.asked_first("search").strip()[:200], sort, by)
+    asked = Filter(chosen, context.asked_first("search").strip()[:200], sort, by)
+    return rows.with_file(context.journal.runs, asked) if asked.by else rows, asked, columns
+
+
+def _page_of(
+    context: Context, rows: Listing, asked: Filter, first: str = ""
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the rows of the page that the address names; its facets, and where it is."""
+    number, facets = rows.counted(asked)
+    start, where = context.slice(number, PAGE_ROWS)
+    return rows.page(asked, start, first=first), {"facets": facets, "where": where}
 
 
 def _kinds(asked: Filter) -> str:
@@ -125,19 +138,16 @@ def _kinds(asked: Filter) -> str:
 def run_decisions(context: Context) -> Response:
     """Show a run's list: facets, sort, search by the beginning of a customer id."""
     run, rows, asked, columns = _asked(context)
-    number, facets = rows.counted(asked)
-    first, where = context.slice(number, PAGE_ROWS)
-    found = rows.page(asked, first)
+    found, shown = _page_of(context, rows, asked)
     context.record("decisions seen", run_id=run.run_id, filter=_kinds(asked), rows=len(found))
     total, needing = rows.count_to_review()
     return context.page(
         "run_decisions",
         run=run,
+        **shown,
         asked=asked,
-        facets=facets,
         columns=columns,
         rows=_settled(context, run, found),
-        where=where,
         total=total,
         needing=needing,
         needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
@@ -162,7 +172,7 @@ def export(context: Context) -> Response:
 
 
 def _asked(context: Context) -> tuple[RunRecord, RunRows, Filter, list[str]]:
-    run = find_run(context)
+    run = context.run
     rows = context.rows_of(run)
     if rows is None:
         raise DeskError(
@@ -215,19 +225,16 @@ def my_work(context: Context) -> Response:
     shown = asked
     if "whose" not in asked.chosen and context.may("review"):
         shown = replace(asked, chosen={**asked.chosen, "whose": ("mine", "free")})
-    number, facets = cases.counted(shown)
-    first, where = context.slice(number, PAGE_ROWS)
-    rows = cases.page(shown, first, first=_OWN_FIRST)
+    rows, page = _page_of(context, cases, shown, _OWN_FIRST)
     context.record("work seen", filter=_kinds(asked), rows=len(rows))
     may_share = context.may("review") and not context.branches
     return context.page(
         "my_work",
+        **page,
         asked=asked,
-        facets=facets,
         columns=columns,
         rows=in_words(context, rows),
         within=span_micros(context.settings.review_within),
-        where=where,
         back=context.text("back", 2000) or context.request.url.query,
         usual_wait=lagos_day(context.clock()) + timedelta(days=USUAL_WAIT_DAYS),
         waits_for=WAITS_FOR,
@@ -333,3 +340,71 @@ def _chosen_users(context: Context, names: list[str], branch: str = "") -> list[
         if seen and branch.casefold() not in seen:
             raise DeskError(400, f"{name} sees customers of some branches alone, not all of these.")
     return chosen
+
+
+# --- contests ---
+
+
+def contests(context: Context) -> Response:
+    """Show open contests, the next due first, and below them the answered ones."""
+    found = _seen(context, list_contests(context.journal, answered=True))
+    context.record("contests seen", rows=len(found))
+    return context.page(
+        "contests",
+        open=[each for each in found if each["answered_at"] is None],
+        answered=[each for each in found if each["answered_at"] is not None][-50:],
+        decisions=DECISIONS,
+        abouts=tuple(ContestAbout),
+    )
+
+
+def record(context: Context) -> Response:
+    """Record a contest, from the page of contests or from a customer's."""
+    customer_id, batch = context.text("customer_id", 200), context.text("batch", 80)
+    context.require_seen(customer_id, batch)
+    about = ContestAbout.DECISION
+    if context.text("about"):
+        about = context.chosen("about", ContestAbout, "Choose what the contest is about.")
+    made = open_contest(
+        context.journal,
+        context.actor,
+        context.settings.contest,
+        customer_id,
+        said=context.text("said"),
+        batch=batch,
+        about=about,
+        is_complex=bool(context.text("complex")),
+    )
+    if run := context.text("run", 60):
+        return see_other(f"/customers/{quote(customer_id, safe='')}?run={run}&said=contest")
+    return see_other(f"/contests#{made.key}")
+
+
+def answer(context: Context) -> Response:
+    """Answer a contest; whoever decided what is contested may not."""
+    key = context.request.path_params["contest_id"]
+    contest = find_contest(context.journal, key)
+    context.require_seen(contest.customer_id, contest.batch)
+    outcome = context.chosen("outcome", ContestOutcome, "Choose what becomes of the decision.")
+    decision = context.chosen("decision", ("", *DECISIONS), "Choose one of the decisions.")
+    answered = answer_contest(
+        context.journal,
+        context.actor,
+        key,
+        answer=context.text("answer"),
+        outcome=outcome,
+        decision=Decision(decision) if decision else None,
+        above=context.settings.override_above,
+    )
+    is_open = answered.state == ContestState.OPEN
+    return see_other(f"/contests?said=proposed#{key}" if is_open else "/contests")
+
+
+def waiting_contests(context: Context) -> list[dict[str, Any]]:
+    """Return the open contests, for the front page."""
+    return _seen(context, list_contests(context.journal)) if context.may("contest") else []
+
+
+def _seen(context: Context, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the contests of customers whose branch the user sees."""
+    return [each for each in found if context.sees(each["customer_id"], each["batch"])]

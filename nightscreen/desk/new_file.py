@@ -12,9 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, Final, get_args
-from urllib.parse import quote as quoted
-
-from pydantic import ValidationError
+from urllib.parse import quote
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
@@ -44,12 +42,11 @@ from nightscreen.values.identifiers import CustomerNumbers
 from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from starlette.responses import Response
 
-    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
     from nightscreen.reading.open_file import TableSource
@@ -67,10 +64,6 @@ _OPEN_DATES: Final = (
     "under Date order whether the day or the month is first."
 )
 _ABSENT: Final = "This is treated as blank."
-_MISTAKES: Final = {
-    "max_spend": "Most to spend: write naira such as 250000 or 99.50.",
-    "checks": "Checks: choose at least one.",
-}
 _COUNTER_BATCH = "applicants"
 _NAMELESS = "though its name ends in nothing"
 _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
@@ -162,7 +155,7 @@ def _goes_on(context: Context, upload: Upload, run: RunRecord) -> str:
     shown = [] if rows is None else rows.page(Filter(), 0, 2)
     if len(shown) != 1:
         return f"/runs/{run.run_id}"
-    return f"/customers/{quoted(shown[0]['customer_id'], safe='')}?run={run.run_id}"
+    return f"/customers/{quote(shown[0]['customer_id'], safe='')}?run={run.run_id}"
 
 
 @contextmanager
@@ -314,10 +307,8 @@ def _as_understood(value: object) -> str:
 # --- quoted and screened ---
 
 
-def _submitted(
-    context: Context, act: Callable[[Context, Upload], None], anchor: str = ""
-) -> Response:
-    """Keep what the form of a file says, and do what its button asks for.
+def submit(context: Context) -> Response:
+    """Keep what the form of a file says; quote it as it is understood now, or start its run.
 
     Another sheet is only shown first. Where the order of consent dates is open, it is to be chosen.
     """
@@ -336,8 +327,13 @@ def _submitted(
     if upload.choices.get("declared"):
         batch = chosen_batch(upload)
         context.journal.runs.keep_date_order(batch, upload.choices["declared"])
-    act(context, upload)
-    return see_other(address + anchor)
+    if context.request.url.path == f"{address}/screen":
+        begin(context, upload)
+        return see_other(address)
+    document = quote_upload(context, upload)
+    context.uploads.choose(upload, {"quote": document})
+    context.record("file quoted", name=upload.name, expected=document["quoted"]["expected"])
+    return see_other(f"{address}#quote")
 
 
 def _keep_form(context: Context, upload: Upload, other_sheet: str = "") -> Upload:
@@ -365,23 +361,6 @@ def _keep_form(context: Context, upload: Upload, other_sheet: str = "") -> Uploa
     return context.uploads.choose(upload, chosen)
 
 
-def quote(context: Context) -> Response:
-    """Quote a file as its headings are understood now."""
-
-    def keep(context: Context, upload: Upload) -> None:
-        document = quote_upload(context, upload)
-        context.uploads.choose(upload, {"quote": document})
-        expected = document["quoted"]["expected"]
-        context.record("file quoted", name=upload.name, expected=expected)
-
-    return _submitted(context, keep, "#quote")
-
-
-def screen(context: Context) -> Response:
-    """Start the run of a file."""
-    return _submitted(context, begin)
-
-
 def quote_upload(context: Context, upload: Upload) -> dict[str, Any]:
     """Return the quote of an upload as it would be screened now.
 
@@ -389,16 +368,7 @@ def quote_upload(context: Context, upload: Upload) -> dict[str, Any]:
         UsageError: choices or the file are wrong.
     """
     with _in_clear(context, upload):  # what is wrong is said under the file's own name
-        return quote_batch(_parameters(context, upload), context.settings)
-
-
-def _parameters(context: Context, upload: Upload) -> ScreenBatch:
-    try:
-        return context.uploads.parameters(upload)
-    except ValidationError as error:
-        first = error.errors()[0]
-        said = _MISTAKES.get(str(first["loc"][0]), f"{first['loc'][0]}: {first['msg']}")
-        raise InputError(said) from None
+        return quote_batch(context.uploads.parameters(upload), context.settings)
 
 
 def begin(context: Context, upload: Upload) -> None:
@@ -408,7 +378,7 @@ def begin(context: Context, upload: Upload) -> None:
         UsageError: settings, choices or the file are wrong, or it cannot be started.
     """
     require_service(context.settings, quote_only=False)
-    parameters = _parameters(context, upload)
+    parameters = context.uploads.parameters(upload)
     with _in_clear(context, upload) as path:
         open_source(path, mapping=chosen_mapping(upload))
     with context.uploads.starting(upload) as is_first:

@@ -27,12 +27,6 @@ if TYPE_CHECKING:
     from starlette.responses import Response
 
 TEMPLATES: Final = DATA / "pages" / "desk"
-STATIC: Final = {
-    "desk.css": "text/css; charset=utf-8",
-    "desk.js": "text/javascript; charset=utf-8",
-    "htmx.min.js": "text/javascript; charset=utf-8",
-    "icon.svg": "image/svg+xml",
-}
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from decimal import Decimal, InvalidOperation
+from itertools import islice
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
@@ -112,16 +113,15 @@ def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = 
 
 def _past_runs(context: Context) -> list[RunRecord]:
     """Return the newest runs that decided and whose rows are here, no parts of a batch."""
-    found = []
-    for run in context.journal.runs.newest(limit=_LOOKED_AT):
-        decided = run.flow == SCREEN_FLOW and (run.report or {}).get("decisions")
-        if not decided or run.state == "test_mode" or not enriched_parts(Path(run.folder)):
-            continue
-        if not context.uploads.is_part(run):
-            found.append(run)
-        if len(found) == RUNS_OFFERED:
-            break
-    return found
+    found = (
+        run
+        for run in context.journal.runs.newest(limit=_LOOKED_AT)
+        if (run.flow == SCREEN_FLOW and run.state != "test_mode")
+        and (run.report or {}).get("decisions")
+        and enriched_parts(Path(run.folder))
+        and not context.uploads.is_part(run)
+    )
+    return list(islice(found, RUNS_OFFERED))
 
 
 def changes(before: Policy, after: Policy) -> dict[str, Any]:

@@ -1,6 +1,8 @@
-"""The pages of runs: the list, one run live, its report and files; stopping, resuming, approving.
+"""The pages of runs: the front page, the list, one run live, its report and files, approvals.
 
-The journal records decisions on a run's spending; an approved run is resumed under its cap.
+What waits is read from the open cases, the journal and the runs that wait; a run's report is read
+only for how its night went. The journal records decisions on a run's spending; an approved run is
+resumed under its cap.
 """
 
 from __future__ import annotations
@@ -8,17 +10,20 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import dataclass
+from collections import defaultdict
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import FileResponse, Response
 
 from nightscreen.config.declarations import read_declarations
-from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.config.parameters import SCREEN_FLOW
+from nightscreen.desk import fix, lists, policy
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.rows import Filter, rows_of_run
+from nightscreen.desk.uploads import screen_parameters
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
@@ -26,12 +31,13 @@ from nightscreen.journal.audit import RUN_RESUMED, RUN_STOPPED
 from nightscreen.journal.holders import pid_of
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
+from nightscreen.journal.settling import open_gaps
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, standing_of
 from nightscreen.results.notices import confirm_proposals
 from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.runs.release import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
-from nightscreen.schemas.clock import DAY_MICROS, deadline_instant
+from nightscreen.schemas.clock import DAY_MICROS, deadline_instant, spending_day
 from nightscreen.schemas.contests import Confirmation, Signature
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import from_micro, typed_micro
@@ -40,22 +46,101 @@ from nightscreen.schemas.uploads import RowToCorrect
 from nightscreen.web.guard import see_other
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.schemas.approvals import Approval
 
 SHOWN: Final = 50  # runs on a page: bounds reports and files read for it
 WAITS: Final = "waiting"  # state of a run that waits: for approval, or for what passes by itself
+NIGHTS: Final = 14  # two weeks, so that each day of the week counts twice
+_LOOKED_AT: Final = 200  # newest runs: a batch without one among them is not shown
+_BATCHES: Final = 12  # a choice: how each stands is worked out when the page is opened
 
 
-def find_run(context: Context) -> RunRecord:
-    """Return the run that the address names."""
-    run = context.journal.runs.find(context.request.path_params["run_id"])
-    if run is None:
-        raise DeskError(404, "There is no run of this id. See all of them under Runs.")
-    return run
+# --- the front page ---
+
+
+def tonight(context: Context) -> Response:
+    """Show what waits and how things stand."""
+    runs = [run for run in context.journal.runs.newest(limit=_LOOKED_AT) if run.flow == SCREEN_FLOW]
+    newest: dict[str, RunRecord] = {}
+    for run in runs:
+        if run.batch not in newest and not context.uploads.is_part(run):
+            newest[run.batch] = run
+    may, batches = context.may, standings(context, list(newest.values())[:_BATCHES])
+    # a run that waits for approval asked nothing: it is no night of its batch
+    nights = [each for each in batches if each["run"].stop_reason != StopReason.APPROVAL]
+    ended = [
+        each
+        for each in nights
+        if each["run"].finished_at and (each["run"].report or {}).get("rows")
+    ]
+    spend: dict[str, int] = defaultdict(int)  # by day, the newest first
+    for day, _, each in context.journal.money.by_day() if may("money") else []:
+        spend[day] += each.spent_micro
+    costs = [micro for micro in list(spend.values())[:NIGHTS] if micro]
+    money = context.money_facts()
+    balance = money["balance"]
+    lasts = None if balance is None or not costs else balance * len(costs) // sum(costs)
+    return context.page(
+        "tonight",
+        **money,
+        last=ended[0] if ended else None,
+        batches=batches,
+        waiting=_waiting(context) if may("approvals") else [],
+        # what must happen before a run goes on, other than an approval
+        resting=[
+            (each, may_resume(context, each["run"]))
+            for each in nights
+            if may("runs") and each["state"] in {WAITS, "stopped", KILLED, HUNG}
+        ],
+        lists=context.open_cases.to_review() if may("people") else [],
+        overrides=len(context.proposals()),
+        to_fix=[
+            (each["run"], which, left)
+            for each in ended
+            for which in (fix.REFUSED, fix.VALUES)
+            if may("screen")
+            and not context.branches
+            and (left := fix.Sheet(context, each["run"], which).number_open)
+        ],
+        nights_left=lasts,  # at what the last nights cost; None where it is unknown
+        missing=open_gaps(context.journal) if may("money") else [],
+        contests=lists.waiting_contests(context),
+        proposals=policy.waiting(context),
+        to_confirm=[] if context.user is None else context.accounts.unconfirmed(context.user),
+        made_alone=context.accounts.made_alone(),
+        nights=_nights([] if context.branches else runs, spend),
+    )
+
+
+def _nights(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> dict[str, list[float]]:
+    """Return the last nights' spend, coverage and declines, the oldest first."""
+    sums: dict[str, list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
+    for run in runs:
+        report = run.report or {}
+        decided, exposure = report.get("decisions") or {}, report.get("exposure") or {}
+        if run.finished_at is None or not decided or run.stop_reason == StopReason.APPROVAL:
+            continue  # nothing was asked: it is no night of its day
+        whole = Decimal(exposure.get("total") or 0)
+        missed = Decimal((exposure.get("not_screened") or {}).get("exposure") or 0)
+        found = (whole - missed, whole, decided.get("decline", 0), sum(decided.values()))
+        day = spending_day(run.started_at)
+        sums[day] = [one + more for one, more in zip(sums[day], found, strict=True)]
+    nights = {
+        "Spend": {day: from_micro(micro) for day, micro in spend.items()},
+        "Answered, % of exposure": {day: 100 * s[0] / (s[1] or 1) for day, s in sums.items()},
+        "Declined, % of customers": {day: 100 * s[2] / (s[3] or 1) for day, s in sums.items()},
+    }
+    return {
+        name: [float(values[day]) for day in sorted(values)[-NIGHTS:]]
+        for name, values in nights.items()
+        if values
+    }
+
+
+# --- how runs stand ---
 
 
 def runs(context: Context) -> Response:
@@ -66,30 +151,12 @@ def runs(context: Context) -> Response:
     return context.page("runs", runs=standings(context, found), where=where)
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How a run stands in a list."""
+def standings(context: Context, found: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """Return how runs stand in a list.
 
-    run: RunRecord
-    state: str  # `WAITS` where it waits for approval, or for what passes by itself
-    words: str  # the same, and how it ended, in a few words
-    next_at: int | None = None  # when it is tried again by itself; None where it is not
-
-    @property
-    def has_rows(self) -> bool:
-        """Return whether its night is one of the batch: a run that waits for approval has none."""
-        is_asked = self.run.stop_reason == StopReason.APPROVAL
-        return bool((self.run.report or {}).get("rows")) and not is_asked
-
-    @property
-    def is_resting(self) -> bool:
-        """Return whether something must happen before it goes on, other than an approval."""
-        is_asked = self.run.stop_reason == StopReason.APPROVAL
-        return self.state in {WAITS, "stopped", KILLED, HUNG} and not is_asked
-
-
-def standings(context: Context, found: Sequence[RunRecord]) -> list[Standing]:
-    """Return how runs stand."""
+    Each has its `run`, its `state` (`WAITS` where it waits for approval, or for what passes by
+    itself), the same in a few `words`, and when it is tried again by itself (`next_at`), if it is.
+    """
     standing = []
     asked = [run.run_id for run in found if run.stop_reason == StopReason.APPROVAL]
     newest = context.approvals.newest_of(asked)
@@ -102,13 +169,13 @@ def standings(context: Context, found: Sequence[RunRecord]) -> list[Standing]:
         elif state == RUNNING and facts["waiting_for"]:
             state, words = WAITS, f"waits for {facts['waiting_for'].replace('_', ' ')}"
             next_at = facts["next_try_at"]
-        standing.append(Standing(run, state, words, next_at))
+        standing.append({"run": run, "state": state, "words": words, "next_at": next_at})
     return standing
 
 
 def run(context: Context) -> Response:
     """Show one run: live while it goes on, with report and files once it has ended."""
-    found = find_run(context)
+    found = context.run
     facts = condition_of(found, context.settings, context.journal, context.clock)
     follows = context.request.headers.get("hx-request") == "true"
     starting = context.asked_first("resumed") == str(found.finished_at)
@@ -157,7 +224,7 @@ def files_of(run: RunRecord) -> dict[str, Output]:
 
 def file(context: Context) -> Response:
     """Return one file of a run; files with identifiers only to those who may take data out."""
-    found, name = find_run(context), context.request.path_params["name"]
+    found, name = context.run, context.request.path_params["name"]
     declared = files_of(found).get(name)
     if declared is None:
         raise DeskError(404, "This run has no such file.")
@@ -173,7 +240,7 @@ def report(context: Context) -> Response:
     """Return a run's report as it is shown inside its page."""
     # first of all, so that who may not see reports is not told which runs have one
     context.require((declaration_of(REPORT_PAGE) or Output(REPORT_PAGE)).right)
-    found = find_run(context)
+    found = context.run
     files = files_of(found)
     if REPORT_PAGE not in files:
         raise DeskError(404, "This run has no report yet.")
@@ -195,7 +262,7 @@ def report(context: Context) -> Response:
 
 def stop(context: Context) -> Response:
     """Ask a run to stop in good order."""
-    found = find_run(context)
+    found = context.run
     if found.state != RUNNING:
         raise DeskError(409, "This run is not under way; there is nothing to stop.")
     pid = None if found.holder is None else pid_of(found.holder)
@@ -206,7 +273,7 @@ def stop(context: Context) -> Response:
 
 def resume(context: Context) -> Response:
     """Resume a run that was stopped or killed, under another cap where one is given."""
-    found = find_run(context)
+    found = context.run
     if not _of_own_branches(context, found):
         context.require_branch()
     if found.flow != SCREEN_FLOW:
@@ -215,14 +282,8 @@ def resume(context: Context) -> Response:
         raise DeskError(409, "This run is not one that can be resumed.")
     if found.run_id in {each.run_id for each in context.waiting_approvals}:
         raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
-    given: dict[str, Any] = {"run": found.run_id}
     cap = plain_naira(context.text("max_spend", 20))
-    if cap:
-        given["max_spend"] = cap
-    try:
-        parameters = ScreenBatch.model_validate(given)
-    except ValueError:
-        raise DeskError(400, "Write the most to spend in naira, such as 250000.") from None
+    parameters = screen_parameters({"run": found.run_id, **({"max_spend": cap} if cap else {})})
     approval = context.approvals.newest(found.run_id)
     if approval is None:
         context.starter.start(parameters)
@@ -260,33 +321,29 @@ def _of_own_branches(context: Context, run: RunRecord) -> bool:
 
 def approvals(context: Context) -> Response:
     """Show every run that waits, oldest first."""
-    return context.page(
-        "approvals",
-        waiting=[_shown(context, each) for each in context.waiting_approvals],
-        today=context.journal.money.today(),
-        settings=context.settings,
-        balance=context.journal.runs.last_balance(),
-    )
+    return context.page("approvals", waiting=_waiting(context), **context.money_facts())
 
 
-def _shown(context: Context, approval: Approval) -> dict[str, Any]:
-    run = context.journal.runs.find(approval.run_id)
-    upload = context.uploads.of_run(run)
-    ends = [] if upload is None else [approval.at + RESUMABLE_DAYS * DAY_MICROS]
-    if run is not None and run.parameters.get("deadline"):
-        ends.append(deadline_instant(str(run.parameters["deadline"]), run.started_at) or 0)
-    return {
-        "approval": approval,
-        "name": upload.name if upload is not None else approval.quote.get("batch", ""),
-        "asked_by": upload.user if upload is not None else approval.asked_by,
-        "most": from_micro(approval.offered_micro),
-        "reused": {
-            check: counts["reused"]
-            for check, counts in (approval.quote.get("checks") or {}).items()
-        },
-        "until": min(filter(None, ends), default=None),
-        "own": run is not None and context.approvals.is_own(context.actor, approval, run),
-    }
+def _waiting(context: Context) -> list[dict[str, Any]]:
+    """Return what the pages say of each approval that waits."""
+    waiting = []
+    for approval in context.waiting_approvals:
+        run, quote = context.journal.runs.find(approval.run_id), approval.quote
+        upload = context.uploads.of_run(run)
+        ends = [] if upload is None else [approval.at + RESUMABLE_DAYS * DAY_MICROS]
+        if run is not None and run.parameters.get("deadline"):
+            ends.append(deadline_instant(str(run.parameters["deadline"]), run.started_at) or 0)
+        shown = {
+            "approval": approval,
+            "name": quote.get("batch", "") if upload is None else upload.name,
+            "asked_by": approval.asked_by if upload is None else upload.user,
+            "most": from_micro(approval.offered_micro),
+            "reused": {name: each["reused"] for name, each in (quote.get("checks") or {}).items()},
+            "until": min(filter(None, ends), default=None),
+            "own": run is not None and context.approvals.is_own(context.actor, approval, run),
+        }
+        waiting.append(shown)
+    return waiting
 
 
 def decide(context: Context) -> Response:
@@ -318,7 +375,7 @@ def decide(context: Context) -> Response:
     if refused:
         context.uploads.sweep()
         return see_other("/approvals")
-    run = find_run(context)
+    run = context.run
     parameters = resumed(run, decided, context.clock())
     waits = waits_in_inbox(run, context.settings)
     context.starter.resume(decided, parameters, waits_in_inbox=waits)
@@ -327,7 +384,7 @@ def decide(context: Context) -> Response:
 
 def sign(context: Context) -> Response:
     """Sign a run's report as it stands."""
-    found = find_run(context)
+    found = context.run
     if found.report is None:
         raise InputError("This run has no report yet; it can be signed once it has ended.")
     earlier = signatures_of(context, found)
@@ -361,7 +418,7 @@ def _digest(run: RunRecord) -> str:
 
 def confirm(context: Context) -> Response:
     """Confirm all that a run proposes to decline; the customers are told of it from then on."""
-    found, declared = find_run(context), read_declarations(context.settings)
+    found, declared = context.run, read_declarations(context.settings)
     note = context.text("note", 2000)
     confirm_proposals(context.journal, context.actor, found.run_id, declared, note=note)
     return see_other(f"/runs/{found.run_id}")
@@ -369,6 +426,6 @@ def confirm(context: Context) -> Response:
 
 def release(context: Context) -> Response:
     """Release a run that was held."""
-    found = find_run(context)
+    found = context.run
     release_run(context.journal, context.actor, found.run_id, context.text("reason", 2000))
     return see_other(f"/runs/{found.run_id}")

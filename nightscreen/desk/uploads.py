@@ -14,22 +14,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from pydantic import ValidationError
+
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, seal_file
 from nightscreen.journal.approvals import upload_of_run
-from nightscreen.journal.database import Turn
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
-from nightscreen.journal.schema import records
 from nightscreen.reading.mapping_file import Mapping, mapping_toml
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import DAY_MICROS
+from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name, contains_identifier
 from nightscreen.schemas.uploads import FIXES, GONE, HELD, UPLOADS, Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
     from nightscreen.journal import Journal
     from nightscreen.journal.approvals import Approvals
@@ -47,6 +48,10 @@ _AS_BEFORE: Final = (
 _AS_CHOSEN: Final = (*_AS_BEFORE, "purpose", "date_order", "max_spend")
 """Choices that are parameters of the run by the same names; the first of them are those that rows
 have which are screened once more."""
+_MISTAKES: Final = {
+    "max_spend": "Most to spend: write naira such as 250000 or 99.50.",
+    "checks": "Checks: choose at least one.",
+}
 _LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
 """An id has only letters, because ten digits in a row would look like a customer's number."""
 
@@ -126,20 +131,15 @@ class Uploads:
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
         """Keep what was chosen for an upload, beside what was chosen before."""
-        return self._change(upload, lambda kept: {"choices": {**kept.choices, **choices}})[1]
 
-    def _change(
-        self, upload: Upload, values: Callable[[Upload], dict[str, Any]]
-    ) -> tuple[Upload, Upload]:
-        """Write other values down; return the upload as it was and is, whoever else changes it."""
-        with self.journal.database.recording(Turn.DESK) as connection:
-            (kept,) = self._records.read(connection, records.c.key == upload.key)
-            changed = kept.model_copy(update=values(kept))
-            self._records.update(connection, [changed], self.journal.clock())
-        return kept, changed
+        def chosen(kept: Upload) -> Upload:
+            return kept.model_copy(update={"choices": {**kept.choices, **choices}})
+
+        return self._records.change(upload.key, chosen, self.journal.clock()) or upload
 
     def _set(self, upload: Upload, **values: object) -> None:
-        self._change(upload, lambda _: values)
+        now = self.journal.clock()
+        self._records.change(upload.key, lambda kept: kept.model_copy(update=values), now)
 
     @contextmanager
     def starting(self, upload: Upload) -> Iterator[bool]:
@@ -147,10 +147,15 @@ class Uploads:
 
         Somebody may start it after all where the caller could not.
         """
-        now = self.journal.clock()
-        before, _ = self._change(upload, lambda kept: {"started_at": kept.started_at or now})
+        now, before = self.journal.clock(), list[int | None]()
+
+        def started(kept: Upload) -> Upload:
+            before.append(kept.started_at)
+            return kept.model_copy(update={"started_at": kept.started_at or now})
+
+        self._records.change(upload.key, started, now)
         try:
-            yield before.started_at is None
+            yield before == [None]
         except BaseException:
             self._set(upload, started_at=None)
             raise
@@ -169,7 +174,7 @@ class Uploads:
             "mapping": "" if mapping == Mapping() else str(file),
             **{name: chosen[name] for name in _AS_CHOSEN if chosen.get(name)},
         }
-        return ScreenBatch.model_validate(given)
+        return screen_parameters(given)
 
     def run_of(self, upload: Upload) -> RunRecord | None:
         """Return the run that screens an upload, noting it once it is there."""
@@ -227,6 +232,20 @@ class Uploads:
             return False
         ended = run.finished_at or upload.at
         return self._is_refused(run) or self.journal.clock() - ended > RESUMABLE_DAYS * DAY_MICROS
+
+
+def screen_parameters(given: dict[str, Any]) -> ScreenBatch:
+    """Return what a run is started with.
+
+    Raises:
+        InputError: a value is wrong; the message says what to choose or write.
+    """
+    try:
+        return ScreenBatch.model_validate(given)
+    except ValidationError as error:
+        first = error.errors()[0]
+        said = _MISTAKES.get(str(first["loc"][0]), f"{first['loc'][0]}: {first['msg']}")
+        raise InputError(said) from None
 
 
 def as_before(run: RunRecord) -> dict[str, Any]:

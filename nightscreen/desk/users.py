@@ -65,19 +65,19 @@ def enter(context: Context) -> Response:
     return _after_password(context, user, _to(context))
 
 
-def _link(context: Context) -> tuple[str, str | None]:
+def _link(context: Context) -> tuple[str, User | None]:
     """Return the token of the link that was opened, and whose it is; None for the first user's."""
     token = context.text("link", 500) or context.asked_first("token")[:500]
-    is_open, whose = context.accounts.link_for(token)
-    if not is_open:
-        raise DeskError(410, "This link was used already or has expired.")
-    return token, whose
+    try:
+        return token, context.accounts.link_for(token)
+    except UsageError:
+        raise DeskError(410, "This link was used already or has expired.") from None
 
 
 def first(context: Context) -> Response:
     """Show the form of a link that sets a password."""
     link, whose = _link(context)
-    return context.page("sign_in", link=link, whose=whose, to="/")
+    return context.page("sign_in", link=link, whose=whose and whose.name, to="/")
 
 
 def use_link(context: Context) -> Response:

@@ -11,10 +11,11 @@ import json
 import re
 import sys
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from starlette.datastructures import UploadFile
+from starlette.datastructures import MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
@@ -73,40 +74,22 @@ def log(name: str, fields: Mapping[str, str], *, in_json: bool = False) -> None:
     sys.stderr.flush()
 
 
+@dataclass(eq=False)
 class Guard:
-    """Wraps an application; writes a log line for each response.
+    """Wraps an application; writes a log line for each response."""
 
-    Args:
-        inner: the application.
-        origins: scheme, host and port of each address that is served.
-        headers: headers of every response (`headers_of`).
-        refusal: makes the page for a kind of error and a status.
-        no_page: responds if there is no page, or not for this method or form.
-        log: writes the line.
-    """
-
-    def __init__(
-        self,
-        inner: ASGIApp,
-        origins: Collection[str],
-        headers: Mapping[str, str],
-        refusal: Refusal,
-        no_page: NoPage,
-        log: Callable[[Mapping[str, str]], None],
-    ) -> None:
-        self._inner = inner
-        self._origins = frozenset(origins)
-        self._schemes = {origin.partition(":")[0] for origin in origins}
-        self._page = refusal
-        self._no_page = no_page
-        self._log = log
-        self._headers = tuple((name.encode(), value.encode()) for name, value in headers.items())
+    inner: ASGIApp
+    origins: Collection[str]  # scheme, host and port of each address that is served
+    headers: Mapping[str, str]  # of every response, unless it sets its own
+    refusal: Refusal  # makes the page for a kind of error and a status
+    no_page: NoPage  # responds if there is no page, or not for this method or form
+    log: Callable[[Mapping[str, str]], None]  # writes the line
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
         scope["app"] = self  # makes routes raise errors instead of answering in plain text
         if scope["type"] != "http":
-            await self._inner(scope, receive, send)
+            await self.inner(scope, receive, send)
             return
         began_s = time.perf_counter()
         sent: list[int] = []
@@ -114,29 +97,27 @@ class Guard:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 sent.append(message["status"])
-                own = {name.lower() for name, _ in message["headers"]}
-                own_headers = [header for header in self._headers if header[0] not in own]
-                message["headers"] = [*message["headers"], *own_headers]
+                self._add_headers(message)
             await send(message)
 
-        refused, response = self._refusal(scope), None
+        refused, response = self._trouble(scope), None
         try:
             if refused is None:
-                await self._inner(scope, receive, with_headers)
+                await self.inner(scope, receive, with_headers)
         except HTTPException as error:
             if error.status_code == 413:  # noqa: PLR2004 - a body over the limit of its route
                 refused = ("too_large", 413)
             else:
-                response = await asyncio.to_thread(self._no_page, Request(scope), error)
+                response = await asyncio.to_thread(self.no_page, Request(scope), error)
         except Exception as error:  # noqa: BLE001 - the edge: a traceback could show a person
             is_expected = isinstance(error, NightscreenError)
-            self._log({"fault": str(error) if is_expected else type(error).__name__})
+            self.log({"fault": str(error) if is_expected else type(error).__name__})
             refused = ("broken", 500)
         if refused is not None:
-            response = self._page(*refused)
+            response = self.refusal(*refused)
         if response is not None and not sent:
             await response(scope, receive, with_headers)
-        self._log(
+        self.log(
             {
                 "method": scope["method"] if scope["method"] in {*_SAFE, "POST"} else "other",
                 "status": str(sent[0] if sent else 0),
@@ -146,7 +127,12 @@ class Guard:
             }
         )
 
-    def _refusal(self, scope: Scope) -> tuple[str, int] | None:
+    def _add_headers(self, message: Message) -> None:
+        headers = MutableHeaders(scope=message)
+        for name, value in self.headers.items():
+            headers.setdefault(name, value)
+
+    def _trouble(self, scope: Scope) -> tuple[str, int] | None:
         """Return why a request is refused, with the status; None if it is not."""
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             return ("too_long", 414)
@@ -162,7 +148,8 @@ class Guard:
         if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
             return False
         host = hosts[0].decode("ascii")
-        return any(origin_of(f"{scheme}://{host}") in self._origins for scheme in self._schemes)
+        schemes = {origin.partition(":")[0] for origin in self.origins}
+        return any(origin_of(f"{scheme}://{host}") in self.origins for scheme in schemes)
 
     def _is_from_our_pages(self, scope: Scope) -> bool:
         """Return whether a request that changes something comes from one of our pages.
@@ -174,7 +161,7 @@ class Guard:
         if sites:
             return {site.decode("latin-1") for site in sites} <= _OWN_SITE
         origins = _values(scope, b"origin")
-        return {origin.decode("latin-1") for origin in origins} <= self._origins
+        return {origin.decode("latin-1") for origin in origins} <= set(self.origins)
 
 
 def _values(scope: Scope, wanted: bytes) -> list[bytes]:

@@ -42,8 +42,9 @@ def test_the_demo_opens_with_work_for_everybody(tmp_path: Path) -> None:
 
     with journal_of(settings) as journal:
         accounts = Accounts(journal)
-        assert {name: accounts.link_for(token) for name, token in tokens.items()} == {
-            name: (True, name) for name in USERS
+        whose = {name: accounts.link_for(token) for name, token in tokens.items()}
+        assert {name: user and user.name for name, user in whose.items()} == {
+            name: name for name in USERS
         }
         assert all(not user.asleep for user in accounts.users())
 

@@ -13,7 +13,7 @@ from nightscreen.client.wire import Scope
 from nightscreen.journal import Journal
 from nightscreen.operations.bvn import OtpLinkState
 from nightscreen.operations.consent_links import Refusal
-from nightscreen.portal.pages import TEMPLATES, Portal
+from nightscreen.portal.app import TEMPLATES, Portal
 from tests.browser.chromium import chromium
 from tests.portal.visiting import LIST, settings_in
 

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from nightscreen.journal.schema import records
-from nightscreen.portal.pages import DEPARTURES_A_MINUTE
+from nightscreen.portal.app import DEPARTURES_A_MINUTE
 from nightscreen.schemas.errors import SettingsError
 from tests.portal.visiting import PORTAL, Town, Visitor, settings_in
 
@@ -49,10 +49,10 @@ async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
     async def fails(*_: object) -> None:
         raise ValueError(f"customer {token}")
 
-    whole, town.app._inner = town.app._inner, fails  # type: ignore[attr-defined]
+    whole, town.app.inner = town.app.inner, fails  # type: ignore[attr-defined]
     page = await visitor.open(token)
     assert (page.status_code, "Something is wrong on our side" in page.text) == (500, True)
-    town.app._inner = whole  # type: ignore[attr-defined]
+    town.app.inner = whole  # type: ignore[attr-defined]
     with town.journal.database.writing() as connection:
         records.drop(connection)
     page = await visitor.open(token)

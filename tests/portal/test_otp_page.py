@@ -12,8 +12,7 @@ import pytest
 from nightscreen.journal import Journal, open_journal
 from nightscreen.operations.bvn import link_for
 from nightscreen.operations.bvn_table import requests_of
-from nightscreen.portal.app import application
-from nightscreen.portal.pages import TRIES_A_MINUTE
+from nightscreen.portal.app import TRIES_A_MINUTE, application
 from tests.operations.bvn_in_a_test import BvnWorld, asked
 from tests.portal.visiting import PORTAL, Clock, heading, settings_in
 from tests.privacy.search import Search

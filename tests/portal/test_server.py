@@ -18,8 +18,7 @@ import pytest
 from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.consent_links import ConsentLinks
-from nightscreen.portal.app import end_within_s
-from nightscreen.portal.pages import place_of
+from nightscreen.portal.app import end_within_s, place_of
 from tests.cli.command import serving, surroundings
 from tests.portal.visiting import settings_in
 from tests.services import answering, free_port
