@@ -6,8 +6,8 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
-from pathlib import Path
 
 import pytest
 
@@ -15,13 +15,18 @@ from nightscreen.desk import books
 from nightscreen.desk.pages import micro, naira
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.money import Spent
+from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
+from nightscreen.schemas.checks import Outcome
+from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.money import naira_text
+from nightscreen.schemas.wallet import WalletGap
+from tests.begun import begin_run
 from tests.desk.office import Office
 from tests.desk.test_pages import newest
-from tests.money.service_in_memory import Bureau
-from tests.money.test_prices import odd_answer
-from tests.screening import World, customer
+from tests.journal.conftest import ended, reserve
+
+ODD = 2_500_000 * MICROS
 
 
 def taken(text: str) -> tuple[list[dict[str, str]], dict[str, str]]:
@@ -113,66 +118,63 @@ def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Offic
     assert "CUST-0042" not in written + text
 
 
-def test_an_invoice_below_the_reservation_takes_two_people(tmp_path: Path) -> None:
+def test_an_invoice_below_the_reservation_takes_two_people(office: Office) -> None:
     """Who entered it cannot confirm it, an auditor changes nothing; then the counters agree."""
-    bureau = Bureau(tmp_path, rows=30)
-    odd_answer(bureau, "ecosystem", 2_500_000)
-    bureau.service.meta = lambda cost, _: {"cost": cost}
-    call = str(bureau.night().report["cost"]["disputed"][0]["call_id"])
-    bureau.loop.close()
-    with Office(tmp_path) as office:
-        ada, bem, ngozi = (
-            office.browser(role, name=name)
-            for role, name in (("analyst", "Ada"), ("approver", "Bem"), ("auditor", "Ngozi"))
-        )
-        spent = spent_in_all(office).spent_micro
-        assert "2,500,000" in ada.get("/money").text
-        given = {"call": call, "cost": "24"}
-        assert ada.post("/money/settle", call=call, cost="1e999").status_code == 400
-        assert ada.post("/money/settle", call="1", cost="5").status_code == 400
-        assert ngozi.post("/money/settle", **given).status_code == 403
-        assert ada.post("/money/settle", **given).status_code == 303
-        assert spent_in_all(office).spent_micro == spent, "it waits"
-        assert "Confirm" not in ada.get("/money").text
-        seen = {"call": call, "cost": "24.00"}
-        assert ada.post("/money/confirm", **seen).status_code == 403
-        assert ngozi.post("/money/confirm", **seen).status_code == 403
-        assert bem.post("/money/confirm", call=call, cost="23.00").status_code == 400
-        assert spent_in_all(office).spent_micro == spent
-        assert bem.post("/money/confirm", **seen).status_code == 303
-        assert spent_in_all(office).spent_micro == spent - (2_500_000 - 24) * 1_000_000
-        assert verify_journal(office.journal) == []
-        (entered,) = office.context.audit.find(AuditQuery(action="cost entered"))
-        (settled,) = office.context.audit.find(AuditQuery(action="cost settled"))
-        assert (entered["user"], settled["user"]) == ("Ada", "Bem")
-        assert settled["detail"]["before"] == "2500000.00"
-        assert settled["detail"]["invoice"] == "24.00"
-        again = ada.post("/money/settle", call=call, cost="30")
-        assert again.status_code == 303
-        assert spent_in_all(office).spent_micro == spent - (2_500_000 - 30) * 1_000_000
-        assert verify_journal(office.journal) == []
+    begin_run(office.journal, "run-1")
+    usual, pair = reserve(office.journal, 1, 2)
+    odd = replace(ended(pair, cost=ODD), named_micro=ODD, outcome=Outcome.LISTED.value)
+    office.journal.calls.settle("run-1", [ended(usual), odd])
+    call = str(pair[1].call_id)
+    ada, bem, ngozi = (
+        office.browser(role, name=name)
+        for role, name in (("analyst", "Ada"), ("approver", "Bem"), ("auditor", "Ngozi"))
+    )
+    spent = spent_in_all(office).spent_micro
+    assert "2,500,000" in ada.get("/money").text
+    given = {"call": call, "cost": "19"}
+    assert ada.post("/money/settle", call=call, cost="1e999").status_code == 400
+    assert ada.post("/money/settle", call="1", cost="5").status_code == 400
+    assert ngozi.post("/money/settle", **given).status_code == 403
+    assert ada.post("/money/settle", **given).status_code == 303
+    assert spent_in_all(office).spent_micro == spent, "it waits"
+    assert "Confirm" not in ada.get("/money").text
+    seen = {"call": call, "cost": "19.00"}
+    assert ada.post("/money/confirm", **seen).status_code == 403
+    assert ngozi.post("/money/confirm", **seen).status_code == 403
+    assert bem.post("/money/confirm", call=call, cost="18.00").status_code == 400
+    assert spent_in_all(office).spent_micro == spent
+    assert bem.post("/money/confirm", **seen).status_code == 303
+    assert spent_in_all(office).spent_micro == spent - (2_500_000 - 19) * 1_000_000
+    assert verify_journal(office.journal) == []
+    (entered,) = office.context.audit.find(AuditQuery(action="cost entered"))
+    (settled,) = office.context.audit.find(AuditQuery(action="cost settled"))
+    assert (entered["user"], settled["user"]) == ("Ada", "Bem")
+    assert settled["detail"]["before"] == "2500000.00"
+    assert settled["detail"]["invoice"] == "19.00"
+    again = ada.post("/money/settle", call=call, cost="30")
+    assert again.status_code == 303
+    assert spent_in_all(office).spent_micro == spent - (2_500_000 - 30) * 1_000_000
+    assert verify_journal(office.journal) == []
 
 
-def test_missing_money_is_red_until_its_reason_is_noted(tmp_path: Path) -> None:
+def test_missing_money_is_red_until_its_reason_is_noted(bank: Office) -> None:
     """Tonight and Money show it to whoever may see money; whoever may settle notes the reason."""
-    world = World(tmp_path)
-    world.screen([customer(1)])
-    world.sandbox.wallet.drain(250_000_000)
-    run_id = world.screen([customer(2)]).report["run_id"]
-    with Office(tmp_path) as office:
-        ngozi, ada = office.browser("auditor"), office.browser("analyst")
-        privacy = office.browser("privacy")
-        for path in ("/", "/money"):
-            assert 'role="alert">₦250 left the wallet' in ngozi.get(path).text
-        assert "₦250 left" not in privacy.get("/").text
-        given = {"run_id": run_id, "reason": "tests of the app"}
-        assert ngozi.post("/money/missing", **given).status_code == 403
-        assert ada.post("/money/missing", run_id=run_id, reason=" ").status_code == 400
-        assert ada.post("/money/missing", **given).status_code == 303
-        assert ada.post("/money/missing", **given).status_code == 400
-        for path in ("/", "/money"):
-            assert "left the wallet" not in ngozi.get(path).text
-        assert "missing money explained" in ngozi.get("/audit").text
+    journal, (later, earlier) = bank.journal, bank.journal.runs.newest(limit=2)
+    run_id, between = later.run_id, {"run_before": earlier.run_id, "micro": 250 * MICROS}
+    gap = WalletGap(key=run_id, run_id=run_id, at=journal.clock(), **between)
+    Records(journal, WalletGap).add([gap])
+    ngozi, ada = bank.browser("auditor"), bank.browser("analyst")
+    for path in ("/", "/money"):
+        assert 'role="alert">₦250 left the wallet' in ngozi.get(path).text
+    assert "₦250 left" not in bank.browser("privacy").get("/").text
+    given = {"run_id": run_id, "reason": "tests of the app"}
+    assert ngozi.post("/money/missing", **given).status_code == 403
+    assert ada.post("/money/missing", run_id=run_id, reason=" ").status_code == 400
+    assert ada.post("/money/missing", **given).status_code == 303
+    assert ada.post("/money/missing", **given).status_code == 400
+    for path in ("/", "/money"):
+        assert "left the wallet" not in ngozi.get(path).text
+    assert "missing money explained" in ngozi.get("/audit").text
 
 
 def test_audit_is_searched_and_paged(bank: Office, monkeypatch: pytest.MonkeyPatch) -> None:
