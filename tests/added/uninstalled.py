@@ -9,6 +9,8 @@ import json
 import os
 from pathlib import Path
 
+import pytest
+
 import nightscreen
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.settings import read_settings
@@ -17,8 +19,7 @@ from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import gather
-from tests.cli.command import SERVICE, surroundings
-from tests.cli.command import nightscreen as command
+from tests.cli.conftest import Here
 from tests.desk.office import Office
 from tests.left_behind import everything
 
@@ -30,7 +31,7 @@ def run_id() -> str:
     return next(path.parent.name for path in sorted((FOLDER / "out").glob("*/manifest.json")))
 
 
-def test_its_runs_still_open() -> None:
+def test_its_runs_still_open(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """Journal, frame, desk and commands show what was paid for."""
     assert "phone_owner" not in CHECKS
     with open_journal(FOLDER / "home") as journal:
@@ -41,18 +42,17 @@ def test_its_runs_still_open() -> None:
         analyst = office.browser("analyst", name="opener")
         for page in (f"/runs/{run_id()}", f"/runs/{run_id()}/decisions", "/customers/C1", "/money"):
             assert analyst.get(page).status_code == 200, page
-    env = surroundings(FOLDER, **SERVICE, NIGHTSCREEN_HOME=str(FOLDER / "home"))
-    shown = command("runs", "show", run_id(), "--json", cwd=FOLDER, env=env)
-    assert shown.status == 0, shown.err
-    explained = command("explain", "C1", "--json", cwd=FOLDER, env=env)
-    assert explained.status == 0, explained.err
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(FOLDER / "home"))
+    for words in (("runs", "show", run_id()), ("explain", "C1")):
+        ended = here(*words, "--json")
+        assert ended.status == 0, ended.err
 
 
-def test_it_is_not_resumed_in_ignorance() -> None:
+def test_it_is_not_resumed_in_ignorance(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
     """One line says which check there is no longer."""
-    env = surroundings(FOLDER, **SERVICE, NIGHTSCREEN_HOME=str(FOLDER / "home"))
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(FOLDER / "home"))
     for named in ([], ["--checks", "phone_owner"]):
-        ended = command("screen", "--run", run_id(), *named, cwd=FOLDER, env=env)
+        ended = here("screen", "--run", run_id(), *named)
         assert ended.status == 2
         assert "installed no longer" in ended.err or "phone_owner is none of" in ended.err
 

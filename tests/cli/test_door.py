@@ -29,10 +29,9 @@ import pytest
 
 from nightscreen.cli.up import run_processes
 from nightscreen.files.local_engine import running_engine
-from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.tasks import temporary_server
-from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
+from tests.cli.command import COMMAND, NOBODY_LISTENS, SERVICE, nightscreen, surroundings
 from tests.cli.test_up import MARK, PATIENCE_S, bearing, started, until
 from tests.services import EngineServer, answering, free_port, start_engine_server
 
@@ -56,39 +55,33 @@ class Running(NamedTuple):
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """Start everything: engine, served flows, inbox, portal, desk; a simulator stands beside."""
+    """Start everything: engine, served flows, inbox, portal, desk; no service answers."""
     folder = tmp_path_factory.mktemp("up")
     folder.chmod(0o755)  # whoever is another user gets as far as HOME itself
-    with SandboxProcess() as sandbox:
-        env = surroundings(
-            folder,
-            NIGHTSCREEN_BASE_URL=sandbox.url,
-            NIGHTSCREEN_API_KEY=sandbox.api_key,
-            NIGHTSCREEN_HOME="home",
-            NIGHTSCREEN_CONSENT_URL=sandbox.url,
-            NIGHTSCREEN_CLIENT_ID="sandbox-client",
-            NIGHTSCREEN_REDIRECT_URI=f"http://127.0.0.1:{free_port()}/back",
-            PREFECT_API_AUTH_STRING="user:of-another-server",
+    env = surroundings(
+        folder,
+        **SERVICE,
+        NIGHTSCREEN_HOME="home",
+        NIGHTSCREEN_CONSENT_URL=NOBODY_LISTENS,
+        NIGHTSCREEN_CLIENT_ID="sandbox-client",
+        NIGHTSCREEN_REDIRECT_URI=f"http://127.0.0.1:{free_port()}/back",
+        PREFECT_API_AUTH_STRING="user:of-another-server",
+    )
+    env.pop("PREFECT_API_URL", None)
+    up = (COMMAND, "up", "--port", "0", "--desk-port", "0")
+    with started(*up, folder=folder, env=env) as (process, mark, log):
+        said = (
+            "Everything runs",
+            "desk listening on",
+            "serving screen-batch",
+            "portal listening",
         )
-        env.pop("PREFECT_API_URL", None)
-        up = (COMMAND, "up", "--port", "0", "--desk-port", "0")
-        with started(*up, folder=folder, env=env) as (process, mark, log):
-            said = (
-                "Everything runs",
-                "desk listening on",
-                "serving screen-batch",
-                "portal listening",
-            )
-            until(
-                lambda: (
-                    process.poll() is not None or all(words in log.read_text() for words in said)
-                )
-            )
-            assert process.poll() is None, log.read_text()
-            found = running_engine(folder / "home")
-            assert found is not None
-            until(lambda: asked(found.url, "GET", MORNING, found.login)[0] == 200)
-            yield Running(folder / "home", found.url, found.login, mark, log, env, folder)
+        until(lambda: process.poll() is not None or all(words in log.read_text() for words in said))
+        assert process.poll() is None, log.read_text()
+        found = running_engine(folder / "home")
+        assert found is not None
+        until(lambda: asked(found.url, "GET", MORNING, found.login)[0] == 200)
+        yield Running(folder / "home", found.url, found.login, mark, log, env, folder)
 
 
 def asked(
@@ -211,7 +204,7 @@ def test_another_user_of_the_machine_gets_nothing(running: Running) -> None:
 
 @pytest.mark.engine
 def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
-    """In no argument list, in no log, in no file but its own; not to portal or simulator."""
+    """In no argument list, in no log, in no file but its own; not to the portal."""
     secret = running.login.partition(":")[2]
     having = {}
     for pid in bearing(running.mark):
