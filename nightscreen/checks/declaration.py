@@ -92,21 +92,6 @@ class Days(NamedTuple):
     origination: float
 
 
-def nothing_withheld(_row: Row) -> tuple[str, ...]:
-    """Return no column: the check's answers are only about the customer."""
-    return ()
-
-
-def nothing_hidden(_record: object, _rows: Sequence[Row]) -> tuple[str, ...]:
-    """Return no field: a record is only about the customer."""
-    return ()
-
-
-def is_nobodys(_asked: str, _record: object) -> bool:
-    """Return False: a record without an identifier cannot be about another one."""
-    return False
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Declaration:
     """Everything that other code needs to know about a check."""
@@ -124,8 +109,9 @@ class Declaration:
     read: Callable[[object], Any]
     # fields of `data` that are removed from an answer before it is stored
     not_kept: tuple[str, ...] = ()
-    # returns whether a record is about another identifier than the one asked about (not empty)
-    is_another: Callable[[str, Any], bool] = is_nobodys
+    # returns whether a record is about another identifier than the one asked about (not empty); one
+    # without an identifier cannot be
+    is_another: Callable[[str, Any], bool] = lambda _asked, _record: False
     names_somebody: bool = False  # whether a record has an identifier
     ages: Mapping[Outcome, Days]  # how long an answer stays fresh, by its outcome
     naira: Decimal  # the price of a hit until the journal has seen one
@@ -150,9 +136,9 @@ class Declaration:
     says: Mapping[str, str] = field(default_factory=dict)
     # returns the columns of a row that its data subject is not shown, because they are about
     # another person or were never confirmed; a row of a list has fewer columns
-    withheld: Callable[[Row], tuple[str, ...]] = nothing_withheld
+    withheld: Callable[[Row], tuple[str, ...]] = lambda _row: ()
     # returns the fields of a stored record that the data subject's rows do not show to be theirs
-    hidden: Callable[[Any, Sequence[Row]], tuple[str, ...]] = nothing_hidden
+    hidden: Callable[[Any, Sequence[Row]], tuple[str, ...]] = lambda _record, _rows: ()
 
     def __post_init__(self) -> None:
         """Refuse an incomplete or contradictory declaration."""

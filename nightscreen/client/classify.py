@@ -160,6 +160,8 @@ class Classifier:
             cost, absurd = (0 if absurd or cost is not None else None), False
         elif cost is None and not absurd and rule.cost_naira is not None:
             cost = to_micro(rule.cost_naira)
+        is_unread = verdict is ChargeStatus.IN_DOUBT and rule.trouble in UNREAD_TROUBLES
+        is_kept = is_unread or verdict in BODY_KEPT
         return CallOutcome(
             verdict=verdict,
             outcome=Outcome.UNREADABLE if verdict is ChargeStatus.UNREADABLE else rule.outcome,
@@ -173,7 +175,7 @@ class Classifier:
             absurd_cost=absurd,
             balance_micro=_meta(look.document, "balance"),
             status=exchange.status,
-            body=_kept(request, exchange, look) if _keeps_body(verdict, rule) else b"",
+            body=_kept(request, exchange, look) if is_kept else b"",
             names_asked=look.names_asked,
             contact=look.contact if rule.shows_contact else None,
             foreign=_digest(look) if rule.trouble is FailureReason.WRONG_IDENTITY else b"",
@@ -203,11 +205,6 @@ def _verdict(rule: ResponseRule, status: int | None, stated_micro: int | None) -
     if rule.verdict is ChargeStatus.UNREADABLE and stated_micro is None:
         return ChargeStatus.IN_DOUBT
     return rule.verdict
-
-
-def _keeps_body(verdict: ChargeStatus, rule: ResponseRule) -> bool:
-    in_doubt = verdict is ChargeStatus.IN_DOUBT
-    return verdict in BODY_KEPT or (in_doubt and rule.trouble in UNREAD_TROUBLES)
 
 
 def _kept(request: Request, exchange: Exchange, look: _Look) -> bytes:

@@ -212,10 +212,6 @@ class ResponseRule(BaseModel):
             raise ValueError('an answer with evidence needs body = ["record"]')
         return self
 
-    def has_conditions(self) -> bool:
-        """Return whether the rule may fail to apply."""
-        return bool(self.operations or self.broken or self.status) or self.looks_at_body()
-
     def looks_at_body(self) -> bool:
         """Return whether any condition is about the body."""
         return self.shows_contact or bool(
@@ -261,7 +257,8 @@ class ResponseRules(BaseModel):
     @model_validator(mode="after")
     def _ends_in_doubt(self) -> Self:
         last = self.rules[-1]
-        if last.has_conditions() or last.verdict is not ChargeStatus.IN_DOUBT:
+        conditions = last.operations or last.broken or last.status or last.looks_at_body()
+        if conditions or last.verdict is not ChargeStatus.IN_DOUBT:
             raise ValueError("the last rule must have no condition and the verdict in_doubt")
         names = [rule.name for rule in self.rules]
         twice = next((name for name in names if names.count(name) > 1), None)

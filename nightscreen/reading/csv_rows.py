@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING, TextIO
 
-from nightscreen.reading.batches import LONGEST_CELL, RawTable, SourceRow
+from nightscreen.reading.columns import LONGEST_CELL, RawTable, SourceRow
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-    from nightscreen.reading.batches import RawTable
+    from nightscreen.reading.columns import RawTable
     from nightscreen.schemas.columns import InputKind
     from nightscreen.schemas.rows import Header, SourceBatch
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as kinds
 
-from nightscreen.reading.batches import RawTable, SourceRow
+from nightscreen.reading.columns import RawTable, SourceRow
 from nightscreen.schemas.errors import InputError
 
 if TYPE_CHECKING:

@@ -23,8 +23,15 @@ from xml.parsers import expat
 from openpyxl.reader.excel import ExcelReader
 from openpyxl.utils.exceptions import InvalidFileException
 
-from nightscreen.reading.batches import LONGEST_CELL, MOST_COLUMNS, RawTable, SourceRow
-from nightscreen.reading.columns import HEADER_SEARCH_ROWS, ID_WEIGHT, Vocabulary
+from nightscreen.reading.columns import (
+    HEADER_SEARCH_ROWS,
+    ID_WEIGHT,
+    LONGEST_CELL,
+    MOST_COLUMNS,
+    RawTable,
+    SourceRow,
+    Vocabulary,
+)
 from nightscreen.reading.mapping_file import nearest
 from nightscreen.schemas.errors import InputError
 

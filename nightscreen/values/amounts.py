@@ -17,7 +17,6 @@ from nightscreen.values.issues import (
     Issues,
     Validated,
     is_absent,
-    issue,
     judge_column,
     judged,
     without_unseen,
@@ -61,7 +60,7 @@ def judge_amount(text: str) -> Validated[Decimal]:
         return judged(None, "exposure_negative")
     if naira >= 10**WHOLE_DIGITS:
         return judged(None, "exposure_too_large")
-    return Validated(naira, (issue("exposure_rounded"),) if _has_more_than_kobo(number) else ())
+    return Validated(naira) if naira == exact else judged(naira, "exposure_rounded")
 
 
 def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Column:
@@ -96,10 +95,6 @@ def _unread(number: str) -> str:
     if _SCIENTIFIC.fullmatch(number):
         return "exposure_scientific"
     return "exposure_ambiguous" if _PUNCTUATED.fullmatch(number) else "exposure_unreadable"
-
-
-def _has_more_than_kobo(number: str) -> bool:
-    return len(number.partition(".")[2].rstrip("0")) > len("00")
 
 
 def judge_tenor(text: str) -> Validated[int]:
