@@ -46,11 +46,11 @@ def choose_allocator() -> None:
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
 
 
-def tune_allocator() -> bool:
-    """Make glibc return large freed memory at once; return whether it accepted all options."""
-    glibc = _glibc()
-    accepted = [glibc is not None and glibc.mallopt(*option) == 1 for option in _OPTIONS]
-    return all(accepted)
+def tune_allocator() -> None:
+    """Make glibc return large freed memory at once."""
+    if (glibc := _glibc()) is not None:
+        for option in _OPTIONS:
+            glibc.mallopt(*option)
 
 
 def trim_memory() -> None:

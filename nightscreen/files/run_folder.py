@@ -133,8 +133,8 @@ class RunFolder:
         """Write a JSON document."""
         self.write_text(name, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
 
-    def write_parts(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
-        """Write tables as `name/part-*.parquet` in order; return the number of rows.
+    def write_parts(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> None:
+        """Write tables as `name/part-*.parquet` in order.
 
         At least one part is written, so that an empty batch has its columns too.
         """
@@ -153,7 +153,6 @@ class RunFolder:
         for stale in sorted(folder.glob("part-*.parquet")):
             if f"{name}/{stale.name}" not in written:
                 stale.unlink()
-        return sum(self.rows[part] for part in written)
 
     def write_parquet(self, name: str, schema: pa.Schema, tables: Iterable[pa.Table]) -> int:
         """Write tables as one Parquet file; return the number of rows."""

@@ -123,16 +123,15 @@ def unsealed_input(path: Path, sealer: Sealer) -> Iterator[Path]:
         yield plain_path
 
 
-def drop_sealed(folder: Path) -> int:
-    """Remove sealed inputs of a folder that are older than `RESUMABLE_DAYS`; return how many files.
+def drop_sealed(folder: Path) -> None:
+    """Remove sealed inputs of a folder that are older than `RESUMABLE_DAYS`.
 
     Other files there, such as a mapping, are removed at the same age.
     """
     before = time.time() - RESUMABLE_DAYS * 86_400
-    old = [path for path in folder.glob("*") if path.is_file() and path.stat().st_mtime < before]
-    for path in old:
-        path.unlink(missing_ok=True)
-    return len(old)
+    for path in folder.glob("*"):
+        if path.is_file() and path.stat().st_mtime < before:
+            path.unlink(missing_ok=True)
 
 
 def _unseal(file: BinaryIO, sink: BinaryIO, path: Path, sealer: Sealer) -> None:
