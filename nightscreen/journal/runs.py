@@ -207,10 +207,9 @@ class Runs(Part):
         """Return a run, or None."""
         return next(iter(self._select(select(runs).where(runs.c.run_id == run_id))), None)
 
-    def newest(self, *, batch: str | None = None, limit: int | None = 100) -> list[RunRecord]:
-        """Return runs, newest first; all of them if `limit` is None."""
-        query = _NEWEST if batch is None else _NEWEST.where(runs.c.batch == batch)
-        return self._select(query.limit(limit))
+    def newest(self, *, limit: int | None = 100, **wanted: str) -> list[RunRecord]:
+        """Return runs, of a batch or flow if `wanted`, newest first; all if `limit` is None."""
+        return self._select(_NEWEST.filter_by(**wanted).limit(limit))
 
     def ended_before(self, at: int, *, limit: int) -> list[RunRecord]:
         """Return runs that ended before an instant, those that ended last first."""

@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.registry import CHECKS
+from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.report.format import plain, sentence
 
 if TYPE_CHECKING:
@@ -107,8 +108,8 @@ def _of_status(
 
 
 def earlier_reports(journal: Journal, batch: str, run_id: str) -> list[dict[str, Any]]:
-    """Return the reports of a batch's finished runs except `run_id`, newest first."""
-    runs = journal.runs.newest(batch=batch, limit=4 * NIGHTS)
+    """Return the reports of a batch's finished screenings except `run_id`, newest first."""
+    runs = journal.runs.newest(batch=batch, flow=SCREEN_FLOW, limit=4 * NIGHTS)
     return [run.report for run in runs if run.report is not None and run.run_id != run_id]
 
 

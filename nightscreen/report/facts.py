@@ -288,7 +288,7 @@ def nights_of(
             "run_id": night["run_id"],
             "started_at": night["started_at"],
             "decisions": dict(night["decisions"]),
-            "new_listings": night["news"]["new_listings"]["rows"] if night.get("news") else None,
+            "new_listings": night["news"]["new_listings"]["rows"] if night["news"] else None,
             "cost": night["cost"]["total"],
         }
         for night in [*reversed(published[: NIGHTS - 1]), report]
