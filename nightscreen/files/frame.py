@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from contextlib import contextmanager
 from functools import cache
-from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any, Final, Self
 
 import duckdb
@@ -32,6 +31,7 @@ PSEUDONYM: Final = pa.uuid()
 """Sixteen bytes. DuckDB stores them as one integer that sorts like the bytes: grouping and joining
 a million takes 0.7 of the CPU time of sixteen-byte texts."""
 _SECTION = "-- name: "
+_PORTION = 16_384  # rows fetched at once: as many as a chunk of a run's input
 _NO_ROOM = ("Out of Memory", "No space left", "File too large", "quota exceeded")
 _IO_ERROR = "IO Error"
 
@@ -163,14 +163,34 @@ class Frame:
     def pieces(self, section: str, sizes: Iterable[int], **values: str | int) -> Iterator[pa.Table]:
         """Yield the result of a section's only statement in portions of the given sizes.
 
+        The frame must not be used otherwise meanwhile.
+
         Raises:
             RuntimeError: there are more or fewer rows, so that portions would not fit the rows.
         """
-        rows, ends = self.table(section, **values), list(accumulate(sizes, initial=0))
-        if rows.num_rows != ends[-1]:
-            raise RuntimeError(f"{section} has {rows.num_rows} rows, not {ends[-1]}")
-        for start, end in pairwise(ends):
-            yield rows.slice(start, end - start).combine_chunks()
+        with self._room():
+            reader = self._select(section, values).to_arrow_reader(_PORTION)
+        rest = reader.schema.empty_table()
+        for size in sizes:
+            while rest.num_rows < size:
+                block = self._next(reader)
+                if block is None:
+                    raise RuntimeError(f"{section} has too few rows")
+                rest = pa.concat_tables([rest, pa.table(block)])
+            yield rest.slice(0, size).combine_chunks()
+            rest = rest.slice(size)
+        while rest.num_rows == 0 and (block := self._next(reader)) is not None:
+            rest = pa.table(block)
+        if rest.num_rows:
+            raise RuntimeError(f"{section} has too many rows")
+
+    def _next(self, reader: pa.RecordBatchReader) -> pa.RecordBatch | None:
+        """Return the next rows of a result; None at its end."""
+        with self._room():
+            try:
+                return reader.read_next_batch()
+            except StopIteration:
+                return None
 
     def row(self, section: str, **values: str | int) -> dict[str, Any]:
         """Return the only row of the result of a section's only statement."""

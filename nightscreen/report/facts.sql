@@ -86,11 +86,11 @@ FROM (
             part('first', decision, previous IS NULL),
             part(decision || ' on', basis_of(ecosystem_status)),
             {of_checks}
-        ] || list_transform(
+        ] || coalesce(list_transform(
             CASE WHEN decision = 'undecided' OR len(reasons) = 0 THEN [''] ELSE [] END || reasons,
             lambda code, place:
                 part(decision || CASE place WHEN 1 THEN ' for' ELSE ' also for' END, code)
-        )) AS part
+        ), [])) AS part
     FROM cells
 )
 WHERE part IS NOT NULL

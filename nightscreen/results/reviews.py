@@ -8,6 +8,7 @@ person: until then it is a record of the journal, not a review.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -29,7 +30,7 @@ from nightscreen.schemas.policy import Decision
 from nightscreen.values.dates import read_written_date
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from decimal import Decimal
 
     from nightscreen.config.settings import Settings
@@ -130,54 +131,63 @@ def import_reviews(
 
 
 def _judge_rows(journal: Journal, rows: Sequence[ReviewRow], days: int) -> Imported:
-    """Judge the rows of a returned list against the journal."""
-    result, of_runs = Imported(), dict[str, list[ReviewRow]]()
+    """Judge the rows of a returned list against the journal, those of one customer together.
+
+    Sound reviews keep the order of the rows: of two on a customer, from two runs, the later counts.
+    """
+    result, now = Imported(), journal.clock()
+    runs = {
+        run_id: run
+        for run_id in {row["run_id"] for row in rows}
+        if run_id
+        and (run := journal.runs.find(run_id)) is not None
+        and run.states_first_at is not None
+    }
+    written: dict[tuple[str, bytes], list[tuple[ReviewRow, dict[str, Any]]]] = defaultdict(list)
     for row in rows:
-        of_runs.setdefault(row["run_id"], []).append(row)
-    for run_id, of_run in of_runs.items():
-        run = journal.runs.find(run_id) if run_id else None
-        if run is None or run.states_first_at is None:
-            for row in of_run:
-                result.refuse(row, "run_id", "run_unknown")
-        else:
-            _judge_run(journal, run, of_run, days, result)
+        run = runs.get(row["run_id"])
+        if run is None:
+            result.refuse(row, "run_id", "run_unknown")
+        elif (given := _read_row(row, run, now, result)) is not None:
+            subject = journal.pseudonyms.customer(run.batch, row["customer_id"])
+            until = given["reviewed_at"] + days * DAY_MICROS
+            written[run.run_id, subject].append((row, {**given, "until": until, "at": now}))
+    _judge_customers(journal, runs, written, result)
     result.mistakes.sort(key=lambda each: (each.sheet, each.line))
     return result
 
 
-def _judge_run(
-    journal: Journal, run: RunRecord, rows: Sequence[ReviewRow], days: int, result: Imported
+def _judge_customers(
+    journal: Journal,
+    runs: Mapping[str, RunRecord],
+    written: Mapping[tuple[str, bytes], Sequence[tuple[ReviewRow, dict[str, Any]]]],
+    result: Imported,
 ) -> None:
-    """Judge the rows of a run's list, those of one customer together."""
-    now, customers = journal.clock(), Customers(journal)
-    written: dict[bytes, list[tuple[ReviewRow, dict[str, Any]]]] = defaultdict(list)
-    for row in rows:
-        given = _read_row(row, run, now, result)
-        if given is not None:
-            subject = journal.pseudonyms.customer(run.batch, row["customer_id"])
-            until = given["reviewed_at"] + days * DAY_MICROS
-            written[subject].append((row, {**given, "until": until}))
-    latest = customers.known(list(written))
-    listed = customers.known_before(list(written), (run.states_last_at or 0) + 1)
-    for subject, of_customer in written.items():
+    """Judge what was written about each customer of each run's list."""
+    customers = Customers(journal)
+    latest: dict[bytes, KnownCustomer] = {}
+    listed: dict[tuple[str, bytes], KnownCustomer] = {}
+    for run_id, run in runs.items():
+        subjects = [subject for of_run, subject in written if of_run == run_id]
+        latest |= customers.known(subjects)
+        then = customers.known_before(subjects, (run.states_last_at or 0) + 1)
+        listed |= {(run_id, subject): state for subject, state in then.items()}
+    for (run_id, subject), of_customer in written.items():
         row, last = of_customer[-1]
-        if any(
-            given["decision"] != last["decision"]
-            or not same_person(given["reviewer"], last["reviewer"])
-            for _, given in of_customer
-        ):
+        said = {(given["decision"], _folded(given["reviewer"])) for _, given in of_customer}
+        state = listed.get((run_id, subject))
+        if len(said) > 1:
             for each, _ in of_customer:
                 result.refuse(each, "reviewer_decision", "rows_disagree")
-        elif subject not in listed:
+        elif state is None:
             result.refuse(row, "customer_id", "customer_unknown", _customer_hint(row))
         else:
             review = Review(
                 customer=subject,
-                batch=run.batch,
-                run_id=run.run_id,
-                at=now,
-                listed=listed_decision(listed[subject]),
-                evidence=evidence_digest(listed[subject].state),
+                batch=runs[run_id].batch,
+                run_id=run_id,
+                listed=listed_decision(state),
+                evidence=evidence_digest(state.state),
                 **last,
             )
             _judge_review(journal, review, row, latest.get(subject), result)
@@ -224,7 +234,10 @@ def _judge_review(
         result.known += 1
     elif review.overrides and not review.note:
         result.refuse(row, "review_note", "note_missing")
-    elif any(_contradicts(old, review, review.at) for old in earlier):
+    elif any(
+        _contradicts(old, review, review.at) and _folded(old.reviewer) != _folded(review.reviewer)
+        for old in earlier
+    ):
         result.refuse(row, "reviewer_decision", "two_reviewers")
     elif not rests_on(review, latest):
         result.refuse(row, "run_id", "evidence_changed")
@@ -238,9 +251,13 @@ def _judge_review(
 
 
 def _contradicts(old: Review, new: Review, now: int) -> bool:
-    """Return whether an active review by another reviewer has another decision."""
-    other = not same_person(old.reviewer, new.reviewer)
-    return other and old.until > now and old.decision != new.decision
+    """Return whether an active review has another decision."""
+    return old.until > now and old.decision != new.decision
+
+
+def _folded(name: str) -> str:
+    """Return a reviewer's name as imports compare it: accounts in it are not looked at."""
+    return unicodedata.normalize("NFKC", name).casefold()
 
 
 def _same(old: Review, new: Review, written: str) -> bool:
@@ -252,7 +269,7 @@ def _same(old: Review, new: Review, written: str) -> bool:
     by_day = len(written) <= len("2026-03-04") or new.reviewed_at >= old.at
     return (
         old.decision == new.decision
-        and same_person(old.reviewer, new.reviewer)
+        and _folded(old.reviewer) == _folded(new.reviewer)
         and old.note == new.note
         and (
             not written
@@ -368,7 +385,9 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
     if contest is not None and contest.answered_at is not None:
         raise InputError(f"contest {contest.key} is answered already: refuse this override")
     if contest is None and any(
-        each.run_id == waiting.run_id and _contradicts(each, waiting, now)
+        each.run_id == waiting.run_id
+        and _contradicts(each, waiting, now)
+        and not same_person(each.reviewer, waiting.reviewer)
         for each in reviews.of_customer(waiting.customer)
     ):
         raise InputError("another reviewer decided otherwise meanwhile: settle it with them")

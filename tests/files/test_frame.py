@@ -39,6 +39,9 @@ FROM seen CROSS JOIN (SELECT id AS other FROM seen LIMIT 40);
 -- name: pairs
 SELECT id, other FROM seen CROSS JOIN (SELECT id AS other FROM seen LIMIT 40) ORDER BY other, id;
 
+-- name: until_late
+SELECT CASE WHEN id < {late} THEN id ELSE error('late') END AS id FROM seen;
+
 -- name: read
 SELECT * FROM read_csv('{file}');
 
@@ -106,6 +109,20 @@ def test_what_does_not_fit_is_written_to_its_folder_and_removed(
             frame.run("twice")
         with pytest.raises(OutputError, match="disk space"):
             list(frame.pieces("pairs", [800_000]))
+
+
+def test_portions_come_while_the_rest_is_worked_out(queries: dict[str, list[str]]) -> None:
+    """A result is never in memory as a whole, and portions that do not fit it are an error."""
+    with Frame(queries) as frame:
+        frame.make("seen", pa.table({"id": pa.array(range(500_000))}))
+        found = frame.pieces("until_late", [10, 20_000, 479_990], late=400_000)
+        assert next(found)["id"].to_pylist() == list(range(10))
+        assert next(found)["id"].to_pylist() == list(range(10, 20_010))
+        with pytest.raises(OSError, match="late"):
+            next(found)
+        for sizes, error in (([10, 499_989], "too many"), ([500_001], "too few")):
+            with pytest.raises(RuntimeError, match=error):
+                list(frame.pieces("until_late", sizes, late=500_000))
 
 
 def test_a_frame_reaches_no_file_and_keeps_its_limits(

@@ -49,6 +49,14 @@ def test_news_tell_turned_from_first_decisions() -> None:
     assert news["listed_at_first_sight"]["rows"] == 1
 
 
+def test_a_row_without_reasons_counts_in_every_other_figure() -> None:
+    """A null list of reasons leaves the customer in the report."""
+    facts = facts_of([enriched_table([row("approve", 5, reasons=None)])], at=NOW)
+    assert facts["exposure"]["total"] == "5.00"
+    assert facts["decisions"] == {"approve": 1}
+    assert facts["reasons"] == []
+
+
 def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
     """Fewer than five customers, a value like an identifier, or none: counted among the others."""
     values = [" Ikeja "] * 5 + ["Kano"] * 4 + ["08031234567"] * 6 + [None, ""]

@@ -58,6 +58,7 @@ def test_a_review_is_kept_with_reason_reviewer_and_end(nights: Nights) -> None:
     assert (review.listed, review.decision, review.overrides) == ("decline", "approve", True)
     assert (review.reviewer, review.note) == ("Ngozi Eze", "Letter seen.")
     assert review.until == review.reviewed_at + 30 * DAY
+    assert review.customer_id == ""  # a saved review names its customer by pseudonym only
     assert nights.reviews.active(BATCH, review.until) == {}
 
 
@@ -142,6 +143,30 @@ def test_another_reviewer_who_disagrees_is_told_and_the_same_may_think_again(
     assert (codes(judged), kept()) == (["two_reviewers"], "approve")
     assert codes(import_rows(nights, row("A", "decline", reviewer="NGOZI EZE"))) == []
     assert kept() == "decline"
+
+
+def test_a_reviewer_with_anothers_name_as_account_is_another(nights: Nights) -> None:
+    """Nobody changes a colleague's decision by writing their name as an account."""
+    import_rows(nights, row("A", reviewer="Ada"))
+    judged = import_rows(nights, row("A", "decline", reviewer="Bola (account Ada)"))
+    assert codes(judged) == ["two_reviewers"]
+    assert nights.reviews.active(BATCH, nights.now)[nights.pseudonym("A")].decision == "approve"
+
+
+def test_of_two_lists_in_one_file_the_later_row_counts(nights: Nights) -> None:
+    """The rows are saved in the order of the file, whatever lists they come from."""
+    nights.night("run-2", *NIGHT)
+    tick = iter(range(1000))  # a clock that moves on within the import
+    nights.journal.clock = lambda: nights.now + next(tick)
+    judged = import_rows(
+        nights,
+        row("B", run_id="run-2"),
+        row("A", "decline", line=3, review_note="old list"),
+        row("A", line=4, run_id="run-2", review_note="new list"),
+    )
+    assert codes(judged) == []
+    kept = nights.reviews.active(BATCH, nights.now)[nights.pseudonym("A")]
+    assert (kept.decision, kept.note) == ("approve", "new list")
 
 
 def test_evidence_that_changed_since_is_a_conflict(nights: Nights) -> None:
