@@ -314,7 +314,10 @@ class Accounts:
         """
         said = self._read("link", token)
         user = self.find(said["user"]) if "user" in said else None
-        fits = not self.users() if user is None else user.epoch == said["epoch"]
+        if "user" in said:
+            fits = user is not None and user.epoch == said["epoch"]
+        else:
+            fits = not self.users()
         if said.get("until", 0) <= self.clock() or not fits:
             raise UsageError(_LINK_ENDED)
         return user
@@ -337,7 +340,8 @@ class Accounts:
                 raise UsageError(_LINK_ENDED)
             if whose is None:
                 self._kept.insert(connection, [user])
-            self._update(connection, user, password=hashed, epoch=user.epoch + 1)
+            kept = users[user.key] if whose else user  # roles may have changed meanwhile
+            self._update(connection, kept, password=hashed, epoch=kept.epoch + 1)
         self.needs_two()  # from the second approver's first sign-in on
         return self._known(user.name)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from nightscreen.journal.database import blocks, execute_many
+from nightscreen.journal.database import Turn, blocks, execute_many
 from nightscreen.journal.schema import RECORD, records
 from nightscreen.journal.storage import Part
 from nightscreen.schemas.records import JournalRecord
@@ -57,7 +57,7 @@ class Records(Part, Generic[R]):
 
     def change(self, key: str, changed: Callable[[R], R | None], at: int) -> R | None:
         """Change a record's current version, or delete it; return the new version, or None."""
-        with self._database.writing() as connection:
+        with self._database.recording(Turn.DESK) as connection:  # pages do not wait for calls
             before = self._current(connection, key)
             after = None if before is None else changed(before)
             if after is None:

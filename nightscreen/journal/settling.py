@@ -4,9 +4,10 @@ A call whose cost was not believed or is unknown is settled by the invoice: a pe
 cost, and all values are stored. If the desk has users, a cost below the reserved one counts only
 after a second person has confirmed it.
 
-Money may leave the wallet, or be added, while no run is under way. It is the closing balance of one
-run, less the opening balance of the next, less every known call in between. It is not computed if
-another run was under way at either end, since the exact time of a charge is unknown.
+Money may leave the wallet, or be added, while no run is under way. The missing amount is the
+closing balance of one run, less the opening balance of the next, less every known call in between.
+It is not computed if another run was under way at either end, since the exact time of a charge is
+unknown.
 """
 
 from __future__ import annotations

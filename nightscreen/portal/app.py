@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+import threading
 import time
 from base64 import b64encode
 from collections import defaultdict, deque
@@ -427,16 +428,18 @@ class RateLimit:
     def __init__(self, times: int) -> None:
         self._times = times
         self._recent: defaultdict[str, deque[float]] = defaultdict(deque)
+        self._lock = threading.Lock()  # views run in several threads
 
     def try_acquire(self, key: str) -> bool:
         """Return whether another action is allowed, and count it if so."""
-        now, recent = time.monotonic(), self._recent[key]
-        while recent and now - recent[0] >= 60:  # noqa: PLR2004 - a minute
-            recent.popleft()
-        if len(recent) >= self._times:
-            return False
-        recent.append(now)
-        return True
+        with self._lock:
+            now, recent = time.monotonic(), self._recent[key]
+            while recent and now - recent[0] >= 60:  # noqa: PLR2004 - a minute
+                recent.popleft()
+            if len(recent) >= self._times:
+                return False
+            recent.append(now)
+            return True
 
 
 @dataclass

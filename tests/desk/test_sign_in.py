@@ -16,11 +16,12 @@ from nightscreen.config.settings import read_settings
 from nightscreen.desk.accounts import SignInSource, ThrottledError
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.records import Records
 from nightscreen.journal.schema import failures
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.users import Role
-from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
+from nightscreen.schemas.errors import SettingsError, UsageError
+from nightscreen.schemas.users import Role, User
+from tests.desk.office import ORIGIN, PASSWORD, QUICK, Browser, Office
 
 SESSION, DEVICE = "nightscreen-desk", "nightscreen-desk-device"
 _FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
@@ -125,6 +126,35 @@ def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> N
     office.context.settings = office.settings.model_copy(update=changes)
     page = office.browser("administrator", name="B").post("/users", do="reset", name="Bem").text
     assert "https://desk.lender.example/first?token=" in page
+
+
+def test_roles_changed_while_a_link_is_used_stay_changed(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hashing a password takes a while, in which an administrator may take something away."""
+    office.browser("administrator")
+    accounts = office.context.accounts
+    token = accounts.add("Bem", [Role.ANALYST, Role.PRIVACY])
+
+    class Slow:
+        def hash(self, password: str) -> str:
+            accounts.change("Bem", [Role.ANALYST], branches=["Kano"])
+            return QUICK.hash(password)
+
+    monkeypatch.setattr(accounts, "_hasher", Slow())
+    bem = accounts.use_link(token, "Bem", PASSWORD)
+    assert (bem.roles, bem.branches) == ((Role.ANALYST,), ("Kano",))
+    assert bem.password
+
+
+def test_link_of_a_user_who_is_not_there_makes_no_first_user(office: Office) -> None:
+    """An older backup that was restored may have no users, while links are still out."""
+    accounts = office.context.accounts
+    token = accounts.add("Bem", [Role.ANALYST])
+    Records(office.journal, User).drop(["bem"])
+    with pytest.raises(UsageError, match="was used already or has expired"):
+        accounts.use_link(token, "Mallory", PASSWORD)
+    assert accounts.users() == []
 
 
 def test_wrong_passwords_are_held_up_where_they_come_from(office: Office) -> None:

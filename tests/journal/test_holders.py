@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import pytest
+
+from nightscreen.journal.holders import FileHolders
 from nightscreen.schemas.calls import ReservationStatus
 from tests.journal.conftest import PRICE, Place, reserve
 
@@ -52,6 +56,27 @@ def wait_until_gone(place: Place) -> None:
         if not any(journal.holders.alive(each) for each in holders if each != journal.holders.name):
             return
         time.sleep(0.01)
+
+
+def test_a_look_at_the_locks_writes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process without a lock may be of a user who can only read there."""
+    folder = tmp_path / "locks"
+    holder, reader = FileHolders(folder), FileHolders(folder, takes_lock=False)
+    (folder / "1-gone.lock").touch()
+    flags, real = [], os.open
+
+    def noted(path: Path, how: int, mode: int = 0o777) -> int:
+        flags.append(how)
+        return real(path, how, mode)
+
+    monkeypatch.setattr(os, "open", noted)
+    alive = [reader.alive(name) for name in (holder.name, "1-gone", "2-never-there")]
+    assert alive == [True, False, False]
+    assert flags == [os.O_RDONLY] * 3
+    assert {file.stem for file in folder.iterdir()} == {holder.name, "1-gone"}
+    holder.release()
 
 
 def test_one_sqlite_journal_has_one_folder_of_locks_whatever_the_home(

@@ -13,8 +13,10 @@ from nightscreen.journal import Journal
 from nightscreen.journal.database import _WRITE_LOCK
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.holders import AdvisoryHolders
+from nightscreen.journal.records import Records
 from nightscreen.schemas.calls import Caps, ReservationStatus
 from nightscreen.schemas.errors import JournalBusyError, JournalError
+from nightscreen.schemas.uploads import GONE, Upload
 from tests.journal.conftest import PRICE, Place, ended, reserve
 
 pytestmark = pytest.mark.postgres
@@ -100,6 +102,17 @@ def test_a_servers_own_level_of_isolation_does_not_matter(server_place: Place) -
     with ThreadPoolExecutor(2) as pool:
         numbers = list(pool.map(grant, (journal, other), (0, 100)))
     assert sum(numbers) == 5
+
+
+def test_a_record_is_changed_while_a_run_writes(server_place: Place) -> None:
+    """A page of the desk that keeps a choice does not wait for calls that are being saved."""
+    desk, run = server_place.open(busy_timeout_s=1.0), server_place.open()
+    uploads = Records(desk, Upload)
+    upload = Upload(key="a", user="Ada", at=1, name="x.csv", digest="d", size=1, choices={})
+    uploads.add([upload])
+    with run.database.recording():
+        after = uploads.change("a", lambda kept: kept.model_copy(update={"state": GONE}), 2)
+    assert after == upload.model_copy(update={"state": GONE})
 
 
 def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
