@@ -42,15 +42,15 @@ def seal_file(path: Path, pieces: Iterable[bytes], sealer: Sealer) -> tuple[str,
     Returns:
         `sha256:` and the digest of the plain data, and their number of bytes.
     """
-    digest, size, number = hashlib.sha256(), 0, 0
+    digest, size, count = hashlib.sha256(), 0, 0
     with atomic_write(path) as partial, partial.open("wb") as file:
         file.write(MAGIC)
-        for number, piece in enumerate(pieces, start=1):
-            sealed = sealer.seal(piece, _context(path.stem, number))
+        for count, piece in enumerate(pieces, start=1):
+            sealed = sealer.seal(piece, _context(path.stem, count - 1))
             file.write(len(sealed).to_bytes(_LENGTH_BYTES, "big") + sealed)
             digest.update(piece)
             size += len(piece)
-        end = sealer.seal(b"", _context(path.stem, _END - number))
+        end = sealer.seal(b"", _context(path.stem, _END - count))
         file.write(_END.to_bytes(_LENGTH_BYTES, "big") + end)
     return f"sha256:{digest.hexdigest()}", size
 
@@ -139,11 +139,11 @@ def _unseal(file: BinaryIO, sink: BinaryIO, path: Path, sealer: Sealer) -> None:
         raise InputError("this is no sealed upload")
     number = 0
     while (length := int.from_bytes(file.read(_LENGTH_BYTES), "big")) != _END:
-        number += 1
         sealed = file.read(length) if length else b""
         if not sealed or len(sealed) < length:
             raise InputError("the uploaded file was cut short: upload it again")
         sink.write(sealer.open(sealed, _context(path.stem, number)))
+        number += 1
     sealer.open(file.read(), _context(path.stem, _END - number))
 
 

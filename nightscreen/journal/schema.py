@@ -18,11 +18,13 @@ from __future__ import annotations
 
 import hashlib
 from base64 import b64decode, b64encode
+from dataclasses import is_dataclass
 from enum import StrEnum
 from functools import cache
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from types import MappingProxyType, UnionType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, get_args, get_origin, get_type_hints
 
+from pydantic import BaseModel
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -578,8 +580,9 @@ VERSION: Final = "schema"
 
 @cache
 def declared_version() -> str:
-    """Return the version of this program's journals: a digest of the declared tables."""
-    lines = (line for table in metadata.sorted_tables for line in sorted(_declared(table)))
+    """Return the version of this program's journals: a digest of declared tables and records."""
+    lines = [line for table in metadata.sorted_tables for line in sorted(_declared(table))]
+    lines += sorted(_shape(model) for model in KINDS)
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 
@@ -591,6 +594,22 @@ def _declared(table: Table) -> Iterator[str]:
         names = [column.name for column in index.columns]
         where = index.dialect_options["sqlite"]["where"]
         yield f"{table.name} {index.name} {names} {index.unique} {where}"
+
+
+def _shape(kind: Any) -> str:  # noqa: ANN401 - any annotation of a field
+    """Return a type as text, the same in every process and Python; a model with its fields."""
+    if parts := get_args(kind):
+        origin = get_origin(kind)
+        name = "Union" if origin is UnionType else origin.__name__
+        return f"{name}[{', '.join(map(_shape, parts))}]"
+    name = getattr(kind, "__name__", str(kind))
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        types = {name: field.annotation for name, field in kind.model_fields.items()}
+    elif is_dataclass(kind):
+        types = get_type_hints(kind)
+    else:
+        return name
+    return f"{name}({', '.join(f'{field}: {_shape(types[field])}' for field in sorted(types))})"
 
 
 def require_declared(facts: Mapping[str, str]) -> None:

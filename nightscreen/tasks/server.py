@@ -46,6 +46,7 @@ from nightscreen.schemas.errors import SettingsError
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Mapping
 
+    from prefect.client.orchestration import PrefectClient
     from prefect.client.schemas.objects import FlowRun
     from prefect.client.schemas.responses import DeploymentResponse
 
@@ -206,10 +207,11 @@ def require_engine() -> None:
     """
     try:
         with get_client(sync_client=True) as client:
-            _greet(client)
+            _require_health(client.api_healthcheck())
+            client.api_version()  # needs a login
     except Exception as error:  # noqa: BLE001 - a server that is only slow is asked again later
         trouble, remedy = _trouble(error)
-        if remedy != _LOG:
+        if remedy != _LOG or isinstance(error, TimeoutError):
             text = f"the Prefect server {PREFECT_API_URL.value()} {trouble}: {remedy}"
             raise SettingsError(f"{text}; nothing was asked") from None
 
@@ -232,9 +234,7 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
         says = "PREFECT_API_URL is not set: each run starts a temporary server of its own"
         return (HealthFinding("engine", OK, says),)
     try:
-        with get_client(httpx_settings={"timeout": TIMEOUT_S}, sync_client=True) as client:
-            _greet(client)
-            findings = _deployed(client)
+        findings = asyncio.run(_look())
     except Exception as error:  # noqa: BLE001 - whatever is wrong with the engine is reported in words
         trouble, remedy = _trouble(error)
         says = f"the Prefect server {url} {trouble}"
@@ -252,12 +252,17 @@ def look_at_engine() -> tuple[HealthFinding, ...]:
     return (HealthFinding("engine", OK, f"the Prefect server {url} answers"), *findings, login)
 
 
-def _greet(client: SyncPrefectClient) -> None:
-    """Make two requests: one that needs no login, one that does."""
-    away = client.api_healthcheck()
+def _require_health(away: Exception | None) -> None:
+    """Raise an error unless the server is well, given what its client's `api_healthcheck` found.
+
+    Raises:
+        ConnectionError: the server cannot be reached.
+        TimeoutError: it accepts connections and does not answer.
+    """
+    if type(away).__name__ == "ReadTimeout":  # of the library that Prefect uses
+        raise TimeoutError
     if away is not None:
         raise ConnectionError(type(away).__name__)
-    client.api_version()
 
 
 def _trouble(error: Exception) -> tuple[str, str]:
@@ -272,13 +277,23 @@ def _trouble(error: Exception) -> tuple[str, str]:
     return f"lives, but answers with {status}", _LOG
 
 
-def _deployed(client: SyncPrefectClient) -> list[HealthFinding]:
-    """Check the work pools and schedules of our deployments."""
+async def _look() -> list[HealthFinding]:
+    """Check the server, and the work pools and schedules of our deployments.
+
+    Prefect's client repeats requests that time out, so all of them together have a time limit.
+    """
+    settings = {"timeout": TIMEOUT_S}
+    async with asyncio.timeout(2 * TIMEOUT_S), get_client(httpx_settings=settings) as client:
+        _require_health(await client.api_healthcheck())
+        return await _deployed(client)
+
+
+async def _deployed(client: PrefectClient) -> list[HealthFinding]:
     ours = DeploymentFilter(tags=DeploymentFilterTags(all_=[TAG]))
-    deployments = client.read_deployments(deployment_filter=ours)
+    deployments = await client.read_deployments(deployment_filter=ours)
     findings = []
     for pool in sorted({each.work_pool_name for each in deployments if each.work_pool_name}):
-        workers = client.read_workers_for_work_pool(pool)
+        workers = await client.read_workers_for_work_pool(pool)
         alive = sum(each.status == WorkerStatus.ONLINE for each in workers)
         if alive:
             finding = HealthFinding("worker", OK, f"{alive} of work pool {pool} alive")
@@ -290,7 +305,7 @@ def _deployed(client: SyncPrefectClient) -> list[HealthFinding]:
     due = FlowRunFilterExpectedStartTime(before_=datetime.now(UTC))
     for each in deployments:
         which = FlowRunFilterDeploymentId(any_=[each.id])
-        newest = client.read_flow_runs(
+        newest = await client.read_flow_runs(
             flow_run_filter=FlowRunFilter(deployment_id=which, expected_start_time=due),
             sort=FlowRunSort.EXPECTED_START_TIME_DESC,
             limit=1,

@@ -100,6 +100,8 @@ def test_a_sealed_file_is_whole_or_refused(tmp_path: Path) -> None:
     seal_file(path, [b"one", b"two"], sealer)
     start, pieces = path.read_bytes()[: len(MAGIC)], path.read_bytes()[len(MAGIC) :]
     each = 4 + 4 + 12 + 3 + 16  # length, key id, nonce, text, tag
+    # numbered from 0, as in the files of earlier versions
+    assert sealer.open(pieces[4:each], b"upload\x1fupload\x1f0") == b"one"
     path.write_bytes(start + pieces[each : 2 * each] + pieces[:each] + pieces[2 * each :])
     with pytest.raises(JournalDamagedError), unsealed(path, sealer):
         pass

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import base64
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,6 +112,30 @@ def test_a_journal_of_another_version_is_refused_in_one_line(place: Place) -> No
     with journal.database.writing() as connection:
         put_meta(connection, VERSION, declared_version())
     assert place.open().journal_id == journal.journal_id
+
+
+def test_another_shape_of_a_record_is_another_version() -> None:
+    """A field less makes a journal of another version; each process finds the same version."""
+    program = """
+from nightscreen.journal import schema
+from nightscreen.schemas.consented import Tokens
+print(schema.declared_version())
+del Tokens.model_fields["generation"]  # in a field of a record
+schema.declared_version.cache_clear()
+print(schema.declared_version())
+"""
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.split()
+        for seed in ("1", "2")
+    ]
+    assert runs[0] == runs[1]
+    assert runs[0][0] == declared_version() != runs[0][1]
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ Where things are broken each is reported in words, with what to type next.
 from __future__ import annotations
 
 import base64
+import socket
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from itertools import product
@@ -23,6 +25,7 @@ from nightscreen.ops.status import COMMANDS
 from nightscreen.ops.vitals import write_vitals
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
+from nightscreen.tasks import server
 from nightscreen.tasks.server import look_at_engine
 from tests.begun import begin_run
 from tests.cli.conftest import Here
@@ -181,6 +184,21 @@ def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine
     assert "answers with 500" in "\n".join(lines_of(found))
     assert (found.exit_status, found.safe) == (2, False)
     assert found.why_not == "no run can start: engine must be fixed"
+
+
+def test_an_engine_that_accepts_and_does_not_answer_is_not_said_to_be_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The doctor waits for it no longer than its time limit, and sends nobody to start it."""
+    monkeypatch.setattr(server, "TIMEOUT_S", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/api"
+        began = time.monotonic()
+        with temporary_settings({PREFECT_API_URL: url}):
+            found = examined(tmp_path, more=look_at_engine())
+    assert time.monotonic() - began < 10
+    assert "lives, but does not answer" in "\n".join(lines_of(found))
+    assert remedy(found).first.startswith("look at the server's log")
 
 
 FACTS = ("approval", "deadline_at", "stop_reason", "missing_micro", "cap_micro", "held", "pid")
