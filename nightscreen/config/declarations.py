@@ -5,6 +5,7 @@ There are no defaults: a check without a declaration is `undeclared`. The lender
 
 from __future__ import annotations
 
+import os
 from datetime import date
 from typing import TYPE_CHECKING, Annotated
 
@@ -104,5 +105,7 @@ def read_declarations(settings: Settings) -> Declarations:
     try:
         return read_model(path, Declarations)
     except SettingsError as error:
-        text = f"{error}; correct NIGHTSCREEN_DECLARATIONS_FILE as docs/notices.md shows"
-        raise SettingsError(text) from None
+        advice = "correct it as docs/notices.md shows"
+        if settings.declarations_file and not (path.is_file() and os.access(path, os.R_OK)):
+            advice = "correct NIGHTSCREEN_DECLARATIONS_FILE"
+        raise SettingsError(f"{error}; {advice}") from None

@@ -99,9 +99,9 @@ def atomic_write(path: Path, *, lasting: bool = True, replaces: bool = True) -> 
             path.hardlink_to(partial)
         if lasting:
             sync_folder(path.parent)
-    except FileExistsError:
-        raise
     except OSError as error:
+        if isinstance(error, FileExistsError) and not replaces:
+            raise
         raise OutputError(
             f"cannot write {path}: {error.strerror or error}; free some disk or choose another "
             "folder with --output, then resume the run"

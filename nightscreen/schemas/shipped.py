@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import re
 import tomllib
+from itertools import dropwhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -38,14 +39,18 @@ def template(name: str) -> Path:
 
 
 def read_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a table in CSV by its headings; lines that begin with `# ` are notes.
+    """Return the rows of a table in CSV by its headings.
+
+    Blank lines, and lines that begin with `# `, are left out; before the headings also those that
+    begin with `#`.
 
     Raises:
         SettingsError: the file cannot be read.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
-            return list(csv.DictReader(line for line in file if not line.startswith("# ")))
+            lines = (line for line in file if line.strip() and not line.startswith("# "))
+            return list(csv.DictReader(dropwhile(lambda line: line.startswith("#"), lines)))
     except (OSError, UnicodeDecodeError):
         raise SettingsError(f"the table {path} cannot be read as text; restore it") from None
 

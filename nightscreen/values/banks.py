@@ -162,7 +162,9 @@ class BankTable:
         """Return the bank of a row's code and name; both trimmed, None if absent."""
         if code is None and name and bare_digits(name).isdecimal():  # a column Bank holds codes
             verdict = self._resolve(name, None)
-            return verdict._replace(issues=tuple(("bank_name", each) for _, each in verdict.issues))
+            if verdict.bank:
+                issues = tuple(("bank_name", each) for _, each in verdict.issues)
+                return verdict._replace(issues=issues)
         reading = self._read_code(code) if code else _CodeReading(())
         named = self._read_name(name) if name else None
         if len(reading.banks) > 1 and named in reading.banks:

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.shipped import DATA, read_rows
 
@@ -30,6 +31,7 @@ Places: TypeAlias = npt.NDArray[np.int64]
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
+ISSUES_FILE = DATA / "issues.csv"
 _BLANKS = " \t\r\n\v\f\u00a0\u2007\u200b\u202f\u3000\ufeff"
 _EDGE_QUOTES = "='\"`‘’"  # noqa: RUF001  # spreadsheets write '0123 and ="0123" to keep zeros
 _MARKS = "\u00ad\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
@@ -92,17 +94,31 @@ class Issues:
 
 @cache
 def _issue_table() -> dict[str, Issue]:
-    return {
-        row["code"]: Issue(
-            row["code"], row["hint"], Action(row["action"]), Flaw[row["flaw"].upper() or "NONE"]
-        )
-        for row in read_rows(DATA / "issues.csv")
-    }
+    table = {}
+    for row in read_rows(ISSUES_FILE):
+        code, action, flaw = row["code"], row["action"], (row["flaw"] or "").upper() or "NONE"
+        if action not in {*Action} or flaw not in Flaw.__members__:
+            flaws = ", ".join(name.lower() for name in Flaw.__members__ if name != "NONE")
+            raise SettingsError(
+                f"{ISSUES_FILE}, code {code}: the action must be one of {', '.join(Action)}, the "
+                f"flaw blank or one of {flaws}"
+            )
+        table[code] = Issue(code, row["hint"], Action(action), Flaw[flaw])
+    return table
 
 
 def issue(code: str) -> Issue:
-    """Return the issue with this code in `data/issues.csv`."""
-    return _issue_table()[code]
+    """Return the issue with this code in `data/issues.csv`.
+
+    Raises:
+        SettingsError: a row is wrong, or that of the code is missing.
+    """
+    try:
+        return _issue_table()[code]
+    except KeyError:
+        raise SettingsError(
+            f"{ISSUES_FILE}, code {code}: its line is missing; restore it"
+        ) from None
 
 
 def judged(value: T | None, *codes: str) -> Validated[T]:

@@ -20,7 +20,9 @@ def test_a_listing_is_of_the_identity_asked_or_of_somebody_else() -> None:
 
     Another kind, value or bank is another person; a zero is no mask.
     """
-    for case in csv_rows(Path(__file__).with_name("identities.csv")):
+    cases = csv_rows(Path(__file__).with_name("identities.csv"))
+    assert cases
+    for case in cases:
         named, kind = case["named"] or None, case["kind"] or None
         listing = KarmaListing(karma_identity=named, identity_type=kind, reason="x")
         found = is_of_another_person("karma", case["asked"], listing)

@@ -88,5 +88,10 @@ def test_a_mistaken_declaration_is_told_by_its_place(tmp_path: Path, text: str, 
     path.write_text(text, "utf-8")
     with pytest.raises(SettingsError, match=says):
         read_declarations(read_settings(home=tmp_path, declarations_file=path))
-    with pytest.raises(SettingsError, match="cannot be read"):
+    (tmp_path / "declarations.toml").write_text(text, "utf-8")
+    with pytest.raises(SettingsError, match=r"; correct it as docs/notices\.md shows"):
+        read_declarations(read_settings(home=tmp_path))
+    with pytest.raises(
+        SettingsError, match=r"cannot be read.*correct NIGHTSCREEN_DECLARATIONS_FILE"
+    ):
         read_declarations(read_settings(home=tmp_path, declarations_file=tmp_path / "none.toml"))

@@ -39,7 +39,9 @@ def outputs(*headings: str) -> list[str]:
 
 def test_common_headings_are_known() -> None:
     """Case, blanks, dots, dashes and currency make no difference; of some nothing is known."""
-    for row in csv_rows(Path(__file__).with_name("common_headings.csv")):
+    rows = csv_rows(Path(__file__).with_name("common_headings.csv"))
+    assert rows
+    for row in rows:
         assert known(row["heading"]) == [row["means"] or None], row
 
 

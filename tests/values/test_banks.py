@@ -31,7 +31,9 @@ def test_codes_and_names_become_the_three_digit_code() -> None:
 
     Repairs, doubts and unknown banks are said; an unknown one keeps its text.
     """
-    for case in csv_rows(Path(__file__).with_name("bank_cases.csv")):
+    cases = csv_rows(Path(__file__).with_name("bank_cases.csv"))
+    assert cases
+    for case in cases:
         verdict = bank_table().resolve(case["code"] or None, case["name"] or None)
         found = [issue.code for _, issue in verdict.issues]
         assert (verdict.code or "", found) == (case["becomes"], case["finding"].split()), case
@@ -72,6 +74,14 @@ def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, rows: str) -> 
     path.write_text(HEADER + rows, encoding="utf-8")
     with pytest.raises(SettingsError, match=r"banks\.csv"):
         load_banks(path)
+
+
+def test_blank_lines_and_notes_of_the_file_are_left_out(tmp_path: Path) -> None:
+    """A lender may write a note without a blank after its `#`, and leave lines empty."""
+    path = tmp_path / "banks.csv"
+    rows = "\n  \nOne Bank,,044,,bank,dmb\n\n#Two Bank,,045,,bank,dmb\n"
+    path.write_text(f"#our banks\n\n{HEADER}{rows}", encoding="utf-8")
+    assert [bank.name for bank in load_banks(path).banks] == ["One Bank"]
 
 
 def test_a_missing_file_or_column_is_one_clear_error(tmp_path: Path) -> None:

@@ -12,12 +12,15 @@ from typing import Any
 
 import phonenumbers
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.schemas.shipped import DATA, read_rows
+from nightscreen.values import issues
 from nightscreen.values.addresses import (
     judge_domain,
     judge_email,
@@ -96,6 +99,22 @@ def test_every_issue_of_the_table_is_found_in_a_cell() -> None:
     found = {code for case in cases() for code in case.said}
     codes = {row["code"] for row in read_rows(DATA / "issues.csv")}
     assert {code for code in codes - found if not code.startswith("bank_")} == set()
+
+
+@pytest.mark.parametrize(
+    "row", ["bvn_length,wrong,bvn,x", "bvn_length,invalid,bvm,x", "bvn_letters,invalid,bvn,x"]
+)
+def test_a_mistake_in_the_table_of_issues_is_one_clear_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
+) -> None:
+    """A wrong action, a wrong flaw, a missing line: file and code are named."""
+    path = tmp_path / "issues.csv"
+    path.write_text(f"code,action,flaw,hint\n{row}\n", encoding="utf-8")
+    monkeypatch.setattr(issues, "ISSUES_FILE", path)
+    issues._issue_table.cache_clear()
+    with pytest.raises(SettingsError, match=r"issues\.csv, code bvn_length: "):
+        issues.issue("bvn_length")
+    issues._issue_table.cache_clear()
 
 
 def test_cells_are_judged() -> None:
