@@ -28,7 +28,9 @@ class _SharedCache:
     def __init__(self) -> None:
         self._caches: dict[Any, Any] = {}
 
-    def __get__(self, engine: Engine, _: type[Engine]) -> Any:  # noqa: ANN401 - SQLAlchemy's own
+    def __get__(self, engine: Engine | None, _: type[Engine]) -> Any:  # noqa: ANN401 - SQLAlchemy's own
+        if engine is None:
+            return self
         return self._caches[engine.dialect]
 
     def __set__(self, engine: Engine, cache: Any) -> None:  # noqa: ANN401

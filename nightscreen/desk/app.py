@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
-    from starlette.types import ASGIApp
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from nightscreen.desk.context import Context, View
 
@@ -52,9 +52,8 @@ def application(desk: Context) -> ASGIApp:
         finally:
             sweeping.cancel()
 
-    files = Mount("/static", StaticFiles(directory=TEMPLATES / "static"))
     return Guard(
-        Router([*_routes(desk), files], redirect_slashes=False, lifespan=lifespan),
+        Router(_routes(desk), redirect_slashes=False, lifespan=lifespan),
         desk.origins,
         headers_of(POLICY, is_secure=desk.is_secure),
         lambda kind, status: html("bare", status, kind=kind),
@@ -63,7 +62,7 @@ def application(desk: Context) -> ASGIApp:
     )
 
 
-def _routes(desk: Context) -> list[Route]:
+def _routes(desk: Context) -> list[Route | Mount]:
     """Return every route of the desk, with the rights that it needs."""
 
     def get(path: str, view: View, *needs: str, **more: Any) -> Route:  # noqa: ANN401 - as `page`
@@ -91,8 +90,8 @@ def _routes(desk: Context) -> list[Route]:
         get("/new/applicant", new_file.applicant, "screen"),
         post("/new/applicant", new_file.take_applicant, "screen", on=new_file.applicant),
         get("/new/{upload_id}", new_file.file, "screen"),
-        post("/new/{upload_id}/quote", new_file.submit, "screen", on=new_file.file),
-        post("/new/{upload_id}/screen", new_file.submit, "screen", on=new_file.file),
+        post("/new/{upload_id}/quote", new_file.quote, "screen", on=new_file.file),
+        post("/new/{upload_id}/screen", new_file.screen, "screen", on=new_file.file),
         get("/approvals", runs.approvals, "approvals"),
         post("/approvals/{run_id}", runs.decide, "approve", on=runs.approvals),
         get("/runs", runs.runs, "runs"),
@@ -142,6 +141,7 @@ def _routes(desk: Context) -> list[Route]:
         get("/money.csv", books.export_money, "money", "take out"),
         get("/audit", books.audit, "audit"),
         get("/audit.csv", books.export_audit, "audit", "take out"),
+        Mount("/static", static),
         Route("/health", health, methods=["GET"]),
     ]
 
@@ -152,6 +152,14 @@ async def _sweep(desk: Context) -> None:
         with suppress(JournalError, OSError):  # tried again later
             await asyncio.to_thread(desk.uploads.sweep)
         await asyncio.sleep(SWEEP_S)
+
+
+_FILES: Final = StaticFiles(directory=TEMPLATES / "static", follow_symlink=True)
+
+
+async def static(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer with a file that pages need; the log names it by this function."""
+    await _FILES(scope, receive, send)
 
 
 async def health(_request: Request) -> Response:

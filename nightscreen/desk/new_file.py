@@ -12,7 +12,7 @@ from collections import Counter
 from contextlib import contextmanager
 from datetime import date, datetime, time
 from typing import TYPE_CHECKING, Any, Final, get_args
-from urllib.parse import quote
+from urllib.parse import quote as quoted
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
@@ -155,7 +155,7 @@ def _goes_on(context: Context, upload: Upload, run: RunRecord) -> str:
     shown = [] if rows is None else rows.page(Filter(), 0, 2)
     if len(shown) != 1:
         return f"/runs/{run.run_id}"
-    return f"/customers/{quote(shown[0]['customer_id'], safe='')}?run={run.run_id}"
+    return f"/customers/{quoted(shown[0]['customer_id'], safe='')}?run={run.run_id}"
 
 
 @contextmanager
@@ -307,8 +307,18 @@ def _as_understood(value: object) -> str:
 # --- quoted and screened ---
 
 
-def submit(context: Context) -> Response:
-    """Keep what the form of a file says; quote it as it is understood now, or start its run.
+def quote(context: Context) -> Response:
+    """Quote a file as its headings are understood now."""
+    return _submit(context, screens=False)
+
+
+def screen(context: Context) -> Response:
+    """Start the run of a file."""
+    return _submit(context, screens=True)
+
+
+def _submit(context: Context, *, screens: bool) -> Response:
+    """Keep what the form of a file says; quote it, or start its run.
 
     Another sheet is only shown first. Where the order of consent dates is open, it is to be chosen.
     """
@@ -327,7 +337,7 @@ def submit(context: Context) -> Response:
     if upload.choices.get("declared"):
         batch = chosen_batch(upload)
         context.journal.runs.keep_date_order(batch, upload.choices["declared"])
-    if context.request.url.path == f"{address}/screen":
+    if screens:
         begin(context, upload)
         return see_other(address)
     document = quote_upload(context, upload)

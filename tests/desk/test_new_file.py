@@ -63,7 +63,9 @@ def understood(page: str) -> dict[str, str]:
     return found
 
 
-def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office) -> None:
+def test_file_is_sealed_understood_corrected_quoted_and_screened(
+    office: Office, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A heading nobody knows is corrected by its select; the run starts with what was chosen."""
     browser = office.browser("analyst", name="Ada")
     brought = bring(browser, workbook(), max_spend="1,000")
@@ -95,6 +97,8 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(office: Office)
     assert browser.post(f"{address}/screen").status_code == 303
     assert len(office.starts.started) == 1
     assert office.actions() == ["file uploaded", "file quoted", "run started"]
+    logged = capsys.readouterr().err
+    assert (logged.count("page=quote"), logged.count("page=screen")) == (1, 2)
 
 
 def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: Office) -> None:

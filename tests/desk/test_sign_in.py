@@ -213,7 +213,9 @@ def test_many_at_once_are_no_more_than_five_and_leave_room_for_known_devices(
         assert len(connection.execute(select(failures)).all()) == 5
 
 
-def test_pages_keep_to_themselves_and_secrets_lie_nowhere_in_clear(office: Office) -> None:
+def test_pages_keep_to_themselves_and_secrets_lie_nowhere_in_clear(
+    office: Office, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nothing cached, no script but our own; the journal holds neither password nor session."""
     answer = office.browser().get("/sign-in")
     assert answer.headers["cache-control"] == "no-store"
@@ -225,6 +227,9 @@ def test_pages_keep_to_themselves_and_secrets_lie_nowhere_in_clear(office: Offic
     large = {"name": "x" * 300_000, "password": "y"}
     assert office.browser().ask("POST", "/sign-in", data=large).status_code == 413
     assert office.browser().get("/static/%2e%2e%2fbase.html.j2").status_code == 404
+    capsys.readouterr()
+    assert office.browser().get("/static/desk.css").status_code == 200
+    assert "page=static" in capsys.readouterr().err
     browser = office.browser("analyst")
     browser.get("/")
     files = (office.folder / "home").glob("journal.sqlite*")

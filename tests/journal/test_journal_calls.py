@@ -62,6 +62,28 @@ def test_a_cap_holds_to_the_last_micro_naira(journal: Journal) -> None:
     assert kinds(reserve(journal, 2, caps=exact)) == [ReservationStatus.GRANTED]
 
 
+CAPS_AND_LEFT: tuple[tuple[Caps, int | None], ...] = (
+    (Caps(), None),
+    (Caps(run_micro=9 * PRICE), 8 * PRICE),
+    (Caps(run_micro=9 * PRICE, day_micro=7 * PRICE), 4 * PRICE),
+    (Caps(run_micro=9 * PRICE, day_micro=7 * PRICE, month_micro=7 * PRICE), PRICE),
+    (Caps(day_micro=2 * PRICE), 0),
+)
+"""Caps, and what is left under all of them: 1 call by the run, 3 today, 6 this month."""
+
+
+def test_what_is_left_is_left_under_every_cap(place: Place) -> None:
+    """The run, the day and the month are counted over all runs; what is exceeded leaves nothing."""
+    journal = place.open()
+    place.clock.now = NOON - 3600 * MICROS
+    reserve(journal, 1, 2, 3, run="yesterday")
+    place.clock.now = NOON
+    reserve(journal, 4, 5, run="other")
+    reserve(journal, 6)
+    for caps, left in CAPS_AND_LEFT:
+        assert journal.money.left("run-1", caps) == left, caps
+
+
 def test_calls_a_day_are_limited_by_check_and_end_at_noon(place: Place) -> None:
     """The quota holds over runs, what was not sent is given back, and noon in Lagos renews it."""
     journal = place.open()

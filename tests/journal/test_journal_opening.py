@@ -32,6 +32,10 @@ def test_a_journal_opens_again_with_its_key_from_home_or_settings(place: Place) 
     assert again.journal_id == first.journal_id
     assert again.pseudonyms.subject("bvn", "1") == first.pseudonyms.subject("bvn", "1")
     assert not (place.home / "data.key").exists()
+    # the tests share what is compiled: see tests/compiled_sql.py
+    engines = [each.database.engine for each in (first, again)]
+    assert engines[0] is not engines[1]
+    assert engines[0]._compiled_cache is engines[1]._compiled_cache
 
 
 def test_a_key_that_is_none_is_told_without_being_shown(place: Place) -> None:
