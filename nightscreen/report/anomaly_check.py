@@ -15,7 +15,7 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.report.format import plain, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from nightscreen.journal import Journal
 
@@ -56,8 +56,7 @@ def find_anomalies(report: Mapping[str, Any], earlier: Sequence[Mapping[str, Any
         current = _counts(part.get("asked_answers", part.get("answers", {})), check)
         if sum(current.values()) >= ENOUGH_LOOKUPS:
             nights = [rates for night in baseline if (rates := _rates(night, check)) is not None]
-            for word in current:
-                sentences += _of_status(word, check, current, nights, part.get("asked_again", {}))
+            sentences += _of_check(check, current, nights, part.get("asked_again", {}))
     return sentences
 
 
@@ -74,37 +73,38 @@ def _rates(report: Mapping[str, Any], check: str) -> dict[str, float] | None:
     return {word: number / answered for word, number in counts.items()}
 
 
-def _of_status(
-    word: str,
+def _of_check(
     check: str,
     current: Mapping[str, int],
     nights: Sequence[Mapping[str, float]],
     repeated: Mapping[str, int],
-) -> Iterator[str]:
-    """Yield a sentence if only a status came, or if it is far too rare or too frequent.
+) -> list[str]:
+    """Return a sentence if only one status came, then one for each far too rare or too frequent.
 
     New customers are expected to answer at the usual rate, repeated ones mostly as before.
     `repeated` has the earlier outcomes of the latter; one outcome may cover several statuses.
     """
-    count, answered = current[word], sum(current.values())
-    usual = median(each[word] for each in nights) if nights else 0.0
-    outcome = _OUTCOME_OF.get(word, word)
-    before = min(repeated.get(outcome, 0), answered)
-    only_status = sum(_OUTCOME_OF.get(status, status) == outcome for status in current) == 1
-    of_first = usual * max(0, answered - sum(repeated.values()))
-    of_all = usual * answered
-    least, most = min(of_all, of_first + before * only_status), max(of_all, of_first + before)
-    others = answered - most if nights else answered
-    if count == answered and others > _CHANCE**2:  # fewer may be missing by chance
-        yield f"{sentence(check)}: every answer is {plain(word)}"
-    nearest = least if count < least else most
-    by_chance = abs(count - nearest) <= _CHANCE * math.sqrt(max(nearest, 1.0))
-    if nights and not (_LOW * least <= count <= _HIGH * most or by_chance):
-        over = f"the last {len(nights)} nights" if len(nights) > 1 else "the last night"
-        yield (
-            f"{sentence(check)}: {count / answered:.2%} {plain(word)}, against a median of "
-            f"{usual:.2%} over {over}"
-        )
+    answered, alike, outside = sum(current.values()), list[str](), list[str]()
+    over = f"the last {len(nights)} nights" if len(nights) > 1 else "the last night"
+    for word, count in current.items():
+        usual = median(each[word] for each in nights) if nights else 0.0
+        outcome = _OUTCOME_OF.get(word, word)
+        before = min(repeated.get(outcome, 0), answered)
+        only_status = sum(_OUTCOME_OF.get(status, status) == outcome for status in current) == 1
+        of_first = usual * max(0, answered - sum(repeated.values()))
+        of_all = usual * answered
+        least, most = min(of_all, of_first + before * only_status), max(of_all, of_first + before)
+        others = answered - most if nights else answered
+        if count == answered and others > _CHANCE**2:  # fewer may be missing by chance
+            alike.append(f"{sentence(check)}: every answer is {plain(word)}")
+        nearest = least if count < least else most
+        by_chance = abs(count - nearest) <= _CHANCE * math.sqrt(max(nearest, 1.0))
+        if nights and not (_LOW * least <= count <= _HIGH * most or by_chance):
+            outside.append(
+                f"{sentence(check)}: {count / answered:.2%} {plain(word)}, against a median of "
+                f"{usual:.2%} over {over}"
+            )
+    return alike + outside
 
 
 def earlier_reports(journal: Journal, batch: str, run_id: str) -> list[dict[str, Any]]:

@@ -275,6 +275,8 @@ class Made:
     planner: Planner
     needed: list[dict[str, Any]]
     row_plans: dict[str, list[Any]]
+    chains: list[list[int]] | None
+    listed: list[bool]
 
 
 def plan(night: Night, folder: Path) -> Made:
@@ -306,12 +308,16 @@ def plan(night: Night, folder: Path) -> Made:
         assert [table.num_rows for table in tables] == [
             sum(start <= each["row"] < end for each in needed) for start, end in pairwise(starts)
         ]
+        chains, listed = None, []
+        if night.wanted.stop_at_first and "karma" in night.wanted.checks:
+            made = planner.chains(len(needed))
+            chains, listed = made.lookups.tolist(), made.listed.tolist()
     parts = [read_row_plan(space, night.slots, number).to_pydict() for number in chunks]
     row_plans: dict[str, list[Any]] = defaultdict(list)
     for part in parts:
         for name, values in part.items():
             row_plans[name] += values
-    return Made(planner, needed, row_plans)
+    return Made(planner, needed, row_plans, chains, listed)
 
 
 def row_plan_of(number: int, why: SkipReason, lookup: Lookup | None) -> dict[str, Any]:
@@ -362,7 +368,7 @@ def needed_of(night: Night, lookups: Sequence[Lookup]) -> list[dict[str, Any]]:
 @settings(max_examples=examples(100), deadline=None)
 @given(nights())
 def test_a_plan_is_what_the_plain_rule_says(night: Night) -> None:
-    """Owner, order, freshness, need, tier, exposure, counts and row plans of any batch."""
+    """Owner, order, freshness, need, tier, exposure, counts, row plans and chains of any batch."""
     lookups = lookups_of(night)
     every = [lookup for of_slot in lookups.values() for lookup in of_slot]
     with tempfile.TemporaryDirectory() as folder:
@@ -378,3 +384,29 @@ def test_a_plan_is_what_the_plain_rule_says(night: Night) -> None:
             expected = row_plan_of(number, why(each, slot), asked.get(number))
             found = {name: made.row_plans[f"{slot.column}.{name}"][number] for name in expected}
             assert found == expected
+    if made.chains is not None:
+        assert chains_of(night, lookups, needed) == (made.chains, made.listed)
+
+
+def chains_of(
+    night: Night,
+    lookups: Mapping[CheckIdentity, Sequence[Lookup]],
+    needed: Sequence[Mapping[str, Any]],
+) -> tuple[list[list[int]], list[bool]]:
+    """Return the lookups that karma may still ask of each row, and which rows are listed."""
+    keys = ("check", "kind", "subject")
+    number_of = {tuple(each[key] for key in keys): at for at, each in enumerate(needed)}
+    chains, listed = [], []
+    for number in range(len(night.rows)):
+        chain, is_listed = [], False
+        for slot, of_slot in lookups.items():
+            if slot.check == "karma":
+                lookup = next((each for each in of_slot if number in each.rows), None)
+                key = (*map(str, slot), lookup.subject if lookup else b"")
+                chain.append(number_of.get(key, -1))
+                stored = lookup.stored if lookup and not lookup.needed else None
+                is_listed |= stored is not None and stored.outcome is Outcome.LISTED
+        if max(chain) >= 0:
+            chains.append(chain)
+            listed.append(is_listed)
+    return chains, listed

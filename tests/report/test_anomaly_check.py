@@ -72,6 +72,10 @@ def test_what_holds_a_night_is_told_with_check_rate_and_median() -> None:
     assert find_anomalies(report("t", clear=4900, listed=100), USUAL) == [
         "Karma: 2.00% listed, against a median of 5.00% over the last 14 nights"
     ]
+    assert find_anomalies(report("t", clear=5000, listed=0), USUAL) == [
+        "Karma: every answer is clear",
+        "Karma: 0.00% listed, against a median of 5.00% over the last 14 nights",
+    ]
 
 
 def held_run(tmp_path: Path) -> tuple[Nights, RunFolder]:
