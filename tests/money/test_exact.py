@@ -23,11 +23,17 @@ def test_an_opening_charged_and_then_answered_502_is_not_exact(tmp_path: Path) -
     assert not report["balance"]["exact"]
 
 
-def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
-    """Their possible cost is counted once."""
+def test_answers_without_meta_are_in_doubt_and_others_money_is_drift(tmp_path: Path) -> None:
+    """Their possible cost is counted once, and money spent by others is not the run's cost."""
     bureau = Bureau(tmp_path, rows=40)
     service = bureau.service
     unknown_costs: list[int] = []
+    drained: list[int] = []
+
+    def drain(_operation: str, _identity: str, number: int) -> None:
+        if number % 20 == 10:
+            drained.append(7)
+            service.wallet -= 7
 
     def meta(cost: int, balance: int) -> dict[str, int] | None:
         if cost and len(service.ledger) >= 20 and len(unknown_costs) < 3:
@@ -35,9 +41,10 @@ def test_answers_without_meta_are_in_doubt_and_no_drift(tmp_path: Path) -> None:
             return None
         return {"cost": cost, "balance": balance}
 
-    service.meta = meta
+    service.before, service.meta = drain, meta
     report = bureau.night().report
     balance, exposure = report["balance"], Decimal(report["cost"]["in_doubt_exposure"])
     assert exposure > 0
     assert Decimal(balance["explained_in_doubt"]) == exposure
-    assert balance["drift"] == "0.00"
+    assert Decimal(balance["drift"]) == sum(drained) > 7
+    assert Decimal(report["cost"]["total"]) == Decimal(bureau.charged) - sum(unknown_costs)
