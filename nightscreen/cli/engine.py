@@ -85,7 +85,7 @@ def begin_engine() -> None:
     """
     set_engine_defaults()
     known = os.environ.get("PREFECT_API_URL") or "prefect" in sys.modules
-    if not known:
+    if not known and not temporary_server.is_begun():
         temporary_server.begin(read_settings().home)
 
 

@@ -53,6 +53,7 @@ _ENDS_WITHIN_S = 60.0
 AGAIN_AFTER_S = 5.0  # a pause, so that a process that ends at once is not restarted constantly
 MOST_ENDS = 5  # in a row, a choice: a process that ends so often cannot start; all is ended
 SOUND_AFTER_S = 600.0  # a process that ran this long did start; its end counts as the first
+_ANSWERS_WITHIN_S = 2.0  # a server that still starts is slow to answer
 _LOOK_S = 0.2  # how often to look for the end of a run, or the server's first answer
 _DEMO_ROWS = 500  # customers per night: all nights are screened in about a minute
 _DEMO_WALLET_NAIRA = "12000"  # what two weeks of such nights cost, and a few nights more
@@ -336,7 +337,7 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
     services.start(server)
     until = time.monotonic() + _READY_WITHIN_S
     while not services.stop.wait(_LOOK_S):
-        if answers(port):
+        if answers(port, _ANSWERS_WITHIN_S):
             return engine
         if time.monotonic() > until:
             raise UsageError(f"the Prefect server does not answer after {_READY_WITHIN_S:.0f} s")

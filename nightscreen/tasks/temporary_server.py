@@ -46,6 +46,7 @@ UMASK = 0o077
 """Of every server we start: Prefect makes its database readable to all users of the machine."""
 
 _GO, _HERE, _ELSEWHERE = "go", "here", "elsewhere"  # what command and server tell each other
+_ANSWERS_WITHIN_S = 1.0
 _STOP_S = 5.0  # as long as Prefect gives its own
 _NOT_STARTED, _BEGINNINGS = 3, 3
 """The exit status if the application could not start, and how often the process is started.
@@ -171,6 +172,11 @@ def begin(home: Path, **settings: str) -> None:
     atexit.register(_stop)
 
 
+def is_begun() -> bool:
+    """Return whether this process began a server, which may have ended since."""
+    return bool(_servers)
+
+
 def let_serve() -> tuple[str, str] | None:
     """Let the server serve; return its address and its login.
 
@@ -200,7 +206,7 @@ def wait(timeout_s: float) -> None:
     """
     server, until, left = _servers[-1], time.monotonic() + timeout_s, _BEGINNINGS
     while time.monotonic() < until:
-        if answers(server.port):
+        if answers(server.port, _ANSWERS_WITHIN_S):
             server.listening.close()  # so that connections are refused once the server has died
             return
         ended = server.process.poll()
@@ -216,11 +222,11 @@ def wait(timeout_s: float) -> None:
     )
 
 
-def answers(port: int) -> bool:
-    """Return whether a server answers within a second; its socket accepts connections earlier."""
+def answers(port: int, timeout_s: float) -> bool:
+    """Return whether a server answers in time; its socket accepts connections earlier."""
     with (
         suppress(OSError, http.client.HTTPException),
-        closing(http.client.HTTPConnection("127.0.0.1", port, timeout=1.0)) as connection,
+        closing(http.client.HTTPConnection("127.0.0.1", port, timeout=timeout_s)) as connection,
     ):
         connection.request("GET", "/api/health")
         return connection.getresponse().status == http.client.OK
@@ -278,10 +284,10 @@ def _serve(listening: socket.socket) -> None:
 
     app = create_app(ephemeral=True, final=True)
     if sys.stdin.readline().strip() == _GO:
-        if write is not None:
-            write(database)
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
+        if write is not None:
+            write(database)
         server.run([listening])
         sys.exit(0 if server.started else _NOT_STARTED)
 

@@ -436,6 +436,33 @@ def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:
         temporary_server._stop()
 
 
+BEGINS_TWICE = """
+from nightscreen.cli.engine import begin_engine
+from nightscreen.tasks import temporary_server
+
+begin_engine()
+(first,) = temporary_server._servers
+first.process.wait()
+begin_engine()
+assert temporary_server._servers == [first]
+assert temporary_server.let_serve() is None
+"""
+
+
+def test_where_a_profile_names_a_server_one_process_finds_it_out(tmp_path: Path) -> None:
+    """It ends at once, and no second one is started to find out the same."""
+    profiles = tmp_path / "profiles.toml"
+    named = 'active = "own"\n[profiles.own]\nPREFECT_API_URL = "http://127.0.0.1:9/api"\n'
+    profiles.write_text(named, "utf-8")
+    env = surroundings(
+        tmp_path, **SERVICE, NIGHTSCREEN_HOME="home", PREFECT_PROFILES_PATH=str(profiles)
+    )
+    env.pop("PREFECT_API_URL", None)
+    env.pop("PREFECT_SERVER_EPHEMERAL_ENABLED", None)
+    command = [sys.executable, "-c", BEGINS_TWICE]
+    subprocess.run(command, check=True, cwd=tmp_path, env=env, timeout=PATIENCE_S)
+
+
 MAKES_DATABASE = """
 import sys
 from pathlib import Path
@@ -474,18 +501,25 @@ from pathlib import Path
 from nightscreen.tasks import temporary_server
 
 temporary_server.begin(Path(sys.argv[1]))
+if sys.argv[2] == "serves":
+    temporary_server.let_serve()
+print(flush=True)
 sys.stdin.read()
 """
 
 
-def test_a_command_killed_before_its_server_serves_leaves_no_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("state", ["loads", "serves"])
+def test_a_killed_command_leaves_no_process(tmp_path: Path, state: str) -> None:
     """The server ends, and with it the process that makes its database."""
     mark = secrets.token_hex(8)
-    command = [sys.executable, "-c", BEGINS_SERVER, str(tmp_path / "home")]
+    command = [sys.executable, "-c", BEGINS_SERVER, str(tmp_path / "home"), state]
     env = {**surroundings(tmp_path), MARK: mark}
     env.pop("PREFECT_API_URL", None)
-    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=subprocess.PIPE) as begun:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, cwd=tmp_path, env=env, stdin=pipe, stdout=pipe) as begun:
         until(lambda: len(bearing(mark)) == 3)
+        if begun.stdout:
+            begun.stdout.readline()
         begun.kill()
         until(lambda: not bearing(mark))
-    assert not [*tmp_path.rglob("*.db")]
+    assert state == "serves" or not [*tmp_path.rglob("*.db")]
