@@ -508,10 +508,10 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         if not key_works:
             self.run.stops.stop(StopReason.AUTH)
             return 0
-        for each in refused:
+        for each in refused:  # one by one: a run that dies here counts the rest when it is resumed
             self.consents.lapse(each.grant_id, REFUSED)
-        lapsed = [each.model_copy(update={"state": PullOutcome.LAPSED}) for each in refused]
-        self.store.pulls.put(lapsed, self.run.clock())
+            lapsed = each.model_copy(update={"state": PullOutcome.LAPSED})
+            self.store.pulls.put([lapsed], self.run.clock())
         return len(refused)
 
 

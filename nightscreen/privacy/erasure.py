@@ -31,6 +31,7 @@ from nightscreen.privacy.given_files import (
     GivenFileMatcher,
     Named,
     dropped_files,
+    is_searchable,
 )
 from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.privacy.purging import held_runs
@@ -149,8 +150,8 @@ class ErasureScope:
             if row.get(ID_COLUMN):
                 self.customers.add((batch, row[ID_COLUMN]))
             for name in SEARCHED:
-                if row.get(name):
-                    self.values.setdefault(name, set()).add(row[name])
+                if (value := row.get(name)) and is_searchable(name, value):
+                    self.values.setdefault(name, set()).add(value)
 
     def ids_in(self, run: RunRecord) -> set[str]:
         """Return the customer ids in a run, except ids that have another BVN there.

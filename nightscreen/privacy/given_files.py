@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 ID_COLUMN = Whose.LISTED.value
 SEARCHED = ("bvn", "phone", "email", "account_number")
 """The identifiers by which a file names a person."""
+_FEWEST_DIGITS = 10
+"""Of a BVN, phone or account to search files for: `0` or `NIL` would find other people's."""
 _BLANKS = re.compile(r"[\s\-().]")
 _NOT_DIGITS = re.compile(r"\D")
 _CELLS, _WORDS = (re.compile(rf'[{blank},;|\t:{{}}"\[\]\n]+') for blank in ("", r"\s"))
@@ -180,6 +182,14 @@ class GivenFileMatcher:
                 return Named(anywhere=any(self._mentions(_split(line)) for line in lines))
         except InputError:
             return Named(unread=True)
+
+
+def is_searchable(name: str, value: str) -> bool:
+    """Return whether a cell of a person's row, as it was typed, can name only them."""
+    if name == "email":
+        return "@" in value
+    digits = _NOT_DIGITS.sub("", value)
+    return len(digits) >= _FEWEST_DIGITS and bool(digits.strip("0"))
 
 
 def _split(text: str) -> list[str]:

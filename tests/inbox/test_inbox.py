@@ -272,6 +272,7 @@ def test_a_file_that_breaks_off_again_and_again_is_given_up(desk: Desk) -> None:
         (ticket,) = desk.inbox.orphaned_tickets()
     assert desk.look_into(ticket) is Fate.FAILED
     assert "nightscreen doctor" in desk.told("what-is-wrong.txt")[0]
+    assert not list(desk.folder.rglob("*.lock")), "its content is locked by nobody any more"
 
 
 def reviewed(folder: Path, was: str = "", **cells: str) -> Path:
@@ -426,3 +427,23 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
         whom = ErasureTarget(customer_id=refused["customer_id"])
         erase(journal, find_person_data(journal, whom))
     assert not (folder / "input" / "book.csv").exists()
+
+
+def test_an_odd_account_of_a_refused_row_finds_nobody_elses_file(desk: Desk) -> None:
+    """A cell of `12345` under the account is searched for nowhere: it may be another's exposure."""
+    refused = {**customer(3), "bvn": "2291", "account_number": "12345"}
+    people = [customer(1), customer(2), refused]
+    rows = [list(people[0]), *(list(each.values()) for each in people)]
+    (desk.dropped / "book.csv").write_text(_csv(rows))
+    assert desk.run(desk.take()) is Fate.SCREENED
+    others = desk.dropped / "failed" / "x" / "others.xlsx"
+    others.parent.mkdir(parents=True)
+    book = openpyxl.Workbook()
+    sheet = book.create_sheet("Others")
+    for row in (["customer_id", "bvn", "exposure"], ["OTHER-1", "22987654321", "12345"]):
+        sheet.append(row)
+    book.save(others)
+    with open_journal(desk.folder / "home") as journal:
+        whom = ErasureTarget(customer_id=refused["customer_id"])
+        assert erase(journal, find_person_data(journal, whom, inbox=desk.dropped))["removed_whole"]
+    assert others.exists()
