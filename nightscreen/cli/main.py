@@ -26,7 +26,7 @@ class Entry(NamedTuple):
 COMMANDS = {
     "screen": Entry("screen:screen", "Screen a file of customers: the main command."),
     "quote": Entry("screen:quote", "Say what a run would cost; free, makes no calls."),
-    "inspect": Entry("preflight:inspect", "Check a file's columns and rows; free, makes no calls."),
+    "inspect": Entry("screen:inspect", "Check a file's columns and rows; free, makes no calls."),
     "demo": Entry("demo:demo", "Screen fictional customers twice; needs no key."),
     "runs": Entry("runs:app", "Past runs, newest first."),
     "doctor": Entry("runs:doctor", "Diagnose problems and suggest the next command."),

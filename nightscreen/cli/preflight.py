@@ -1,4 +1,4 @@
-"""`nightscreen inspect`, and the checks before the engine starts.
+"""Checks before the engine starts.
 
 A mistake is reported at once and costs nothing. The cheapest checks come first; nothing is written
 to disk before all input has been checked. The flow repeats the checks it needs, because a
@@ -7,15 +7,12 @@ deployment starts it without this module.
 
 from __future__ import annotations
 
-import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nightscreen.cli.command import Result, command
-from nightscreen.cli.output import say
-from nightscreen.config.parameters import ScreenBatch
-from nightscreen.config.settings import overridden, read_settings
+from nightscreen.cli.screen import say_open_dates
+from nightscreen.config.settings import overridden
 from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
@@ -25,15 +22,14 @@ from nightscreen.journal.opening import journal_exists
 from nightscreen.policy.load import load_policy
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.merge_rows import merges_rows
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.diagnosis import diagnose as diagnose_file
 from nightscreen.runs.run import require_same_input, require_service
 from nightscreen.runs.screening_run import resolve
 from nightscreen.schemas.clock import deadline_instant, system_clock
 from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 
 if TYPE_CHECKING:
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
 
 
@@ -48,48 +44,6 @@ _FIXED = (
     *_PATHS,
 )
 """Parameters that a resumed run cannot change."""
-
-
-@command(
-    "inspect customers.csv",
-    view="inspect",
-    only=("input", "mapping", "merge_rows", "date_order"),
-    needs=("input",),
-)
-def inspect(parameters: ScreenBatch) -> Result:
-    """Show how a file's columns were matched and what is wrong with it; free, makes no calls.
-
-    Exit status 2 if no row would be screened.
-    """
-    diagnosis = diagnose(parameters)
-    if not diagnosis["rows"]["screened"]:
-        say("No row would be screened: see the problems above.")
-    return Result(diagnosis, 0 if diagnosis["rows"]["screened"] else 2)
-
-
-def diagnose(given: ScreenBatch) -> dict[str, Any]:
-    """Read a whole file and return its diagnosis.
-
-    Raises:
-        UsageError: the file, the mapping or the settings cannot be used.
-    """
-    mapping = read_mapping(Path(given.mapping)) if given.mapping else None
-    source = open_source(Path(given.input), mapping=mapping)
-    orders = DateOrders(source, given.date_order)
-    if not given.date_order:
-        say_open_dates(orders)
-    return diagnose_file(source, orders, merge=merges_rows(given, read_settings(), mapping))
-
-
-def say_open_dates(orders: DateOrders) -> None:
-    """Tell a user at a terminal what to type if the order of consent dates is unknown."""
-    open_ = orders.open_consent() if sys.stderr.isatty() else None
-    if open_ is not None:
-        say(
-            f"The file does not show how the dates of {open_[0]} are written ({open_[1]}): a "
-            "consent counts only once the order is known. Give --date-order dmy where the day is "
-            "first, mdy where the month is; until then the batch's last answer counts."
-        )
 
 
 def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:

@@ -1,7 +1,8 @@
-"""`nightscreen screen` and `quote`.
+"""`nightscreen screen`, `quote` and `inspect`.
 
 Parameters and input are checked before the engine is imported, so that a mistake is reported at
-once; a temporary server loads meanwhile.
+once; a temporary server loads meanwhile. Imports are inside the functions, so that `--help` is
+quick.
 
 The desk runs this module as a program if no engine server is configured, with the parameters on
 stdin. The run is then a separate process, so that the desk can be restarted meanwhile.
@@ -10,13 +11,18 @@ stdin. The run is then a separate process, so that the desk can be restarted mea
 from __future__ import annotations
 
 import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.cli import engine
 from nightscreen.cli.command import Result, command
 from nightscreen.cli.context import settings_of_command
-from nightscreen.cli.output import about
+from nightscreen.cli.output import about, say
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import NightscreenError, SettingsError
+
+if TYPE_CHECKING:
+    from nightscreen.reading.date_orders import DateOrders
 
 
 @command("screen customers.csv --max-spend 250000 --deadline 06:00", view="summary")
@@ -64,6 +70,55 @@ def screened(parameters: ScreenBatch) -> Result:
     result = engine.run_as_command("screen_batch:screen_batch", parameters)
     more = about(result.document, parameters.output, settings.base_url)
     return result._replace(view="summary", more=more)
+
+
+@command(
+    "inspect customers.csv",
+    view="inspect",
+    only=("input", "mapping", "merge_rows", "date_order"),
+    needs=("input",),
+)
+def inspect(parameters: ScreenBatch) -> Result:
+    """Show how a file's columns were matched and what is wrong with it; free, makes no calls.
+
+    Exit status 2 if no row would be screened.
+    """
+    diagnosis = diagnose(parameters)
+    if not diagnosis["rows"]["screened"]:
+        say("No row would be screened: see the problems above.")
+    return Result(diagnosis, 0 if diagnosis["rows"]["screened"] else 2)
+
+
+def diagnose(given: ScreenBatch) -> dict[str, Any]:
+    """Read a whole file and return its diagnosis.
+
+    Raises:
+        UsageError: the file, the mapping or the settings cannot be used.
+    """
+    from nightscreen.config.settings import read_settings
+    from nightscreen.reading.date_orders import DateOrders
+    from nightscreen.reading.mapping_file import read_mapping
+    from nightscreen.reading.merge_rows import merges_rows
+    from nightscreen.reading.open_file import open_source
+    from nightscreen.runs.diagnosis import diagnose as diagnose_file
+
+    mapping = read_mapping(Path(given.mapping)) if given.mapping else None
+    source = open_source(Path(given.input), mapping=mapping)
+    orders = DateOrders(source, given.date_order)
+    if not given.date_order:
+        say_open_dates(orders)
+    return diagnose_file(source, orders, merge=merges_rows(given, read_settings(), mapping))
+
+
+def say_open_dates(orders: DateOrders) -> None:
+    """Tell a user at a terminal what to type if the order of consent dates is unknown."""
+    open_ = orders.open_consent() if sys.stderr.isatty() else None
+    if open_ is not None:
+        say(
+            f"The file does not show how the dates of {open_[0]} are written ({open_[1]}): a "
+            "consent counts only once the order is known. Give --date-order dmy where the day is "
+            "first, mdy where the month is; until then the batch's last answer counts."
+        )
 
 
 if __name__ == "__main__":

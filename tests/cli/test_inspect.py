@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.cli.preflight import diagnose
+from nightscreen.cli.screen import diagnose
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.cli.conftest import Here
