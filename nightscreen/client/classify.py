@@ -160,8 +160,8 @@ class Classifier:
             cost, absurd = (0 if absurd or cost is not None else None), False
         elif cost is None and not absurd and rule.cost_naira is not None:
             cost = to_micro(rule.cost_naira)
-        is_unread = verdict is ChargeStatus.IN_DOUBT and rule.trouble in UNREAD_TROUBLES
-        is_kept = is_unread or verdict in BODY_KEPT
+        came_unread = verdict is ChargeStatus.IN_DOUBT and rule.trouble in UNREAD_TROUBLES
+        is_kept = came_unread or verdict in BODY_KEPT
         return CallOutcome(
             verdict=verdict,
             outcome=Outcome.UNREADABLE if verdict is ChargeStatus.UNREADABLE else rule.outcome,

@@ -313,11 +313,11 @@ class Accounts:
             UsageError: the link was used or has expired.
         """
         said = self._read("link", token)
-        user = self.find(said["user"]) if "user" in said else None
         if "user" in said:
+            user = self.find(said["user"])
             fits = user is not None and user.epoch == said["epoch"]
         else:
-            fits = not self.users()
+            user, fits = None, not self.users()
         if said.get("until", 0) <= self.clock() or not fits:
             raise UsageError(_LINK_ENDED)
         return user
@@ -336,11 +336,11 @@ class Accounts:
             hashed = self._hasher.hash(password)
         user = whose or self._new(name, list(Role))
         with self._writing() as (connection, users):
-            if users[user.key].epoch != user.epoch if whose else users:
+            kept = users[user.key] if whose else user  # roles may have changed meanwhile
+            if kept.epoch != user.epoch or (whose is None and users):
                 raise UsageError(_LINK_ENDED)
             if whose is None:
                 self._kept.insert(connection, [user])
-            kept = users[user.key] if whose else user  # roles may have changed meanwhile
             self._update(connection, kept, password=hashed, epoch=kept.epoch + 1)
         self.needs_two()  # from the second approver's first sign-in on
         return self._known(user.name)

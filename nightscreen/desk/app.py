@@ -117,17 +117,17 @@ def _routes(desk: Context) -> list[Route | Mount]:
         post("/policy/propose", policy.propose, "propose", on=policy.policy),
         post("/policy/{key}", policy.decide, "runs", on=policy.policy),
         *(
-            post(f"{customers}/{does}", view, *needs, on=customer.customer, **more)
-            for does, view, more, *needs in (
-                ("review", customer.review, {}, "review"),
-                ("override", customer.override, {}, "people", "override"),
-                ("action", customer.act, {}, "review"),
-                ("told", customer.mark_as_told, {}, "contest"),
-                ("again", customer.ask_again, {}, "screen"),
-                ("consent", customer.ask_for_consent, {}, "contest"),
-                ("comment", customer.comment, scan, "review"),
+            post(f"{customers}/{does}", view, *needs, on=customer.customer)
+            for does, view, *needs in (
+                ("review", customer.review, "review"),
+                ("override", customer.override, "people", "override"),
+                ("action", customer.act, "review"),
+                ("told", customer.mark_as_told, "contest"),
+                ("again", customer.ask_again, "screen"),
+                ("consent", customer.ask_for_consent, "contest"),
             )
         ),
+        post(f"{customers}/comment", customer.comment, "review", on=customer.customer, **scan),
         get(customers + "/attachments/{key}", customer.save_attachment, "people"),
         get(customers, customer.customer, "people"),
         get("/users", users.users, "users"),

@@ -427,6 +427,8 @@ def _cards(
     cards = []
     for declared in _IN_ORDER:
         check, status = declared.name, row.get(declared.status) or "off"
+        if status == "off":
+            continue
         card: dict[str, Any] = {
             "title": declared.title,
             "status": status,
@@ -440,7 +442,7 @@ def _cards(
             card["reference"] = row.get("consent_reference") if declared.needs_consent else None
             card |= {"evidence": ages.get(check), "cost": costs[check]}
             card |= {"fields": [*_fields(check, row)], "plain": declared.says.get(status, "")}
-        cards += [] if status == "off" else [card]
+        cards.append(card)
     return cards
 
 

@@ -210,10 +210,14 @@ class Sheet:
                 return at
         return None
 
+    @cached_property
+    def id_cell(self) -> int | None:
+        """Return which cell has the customer id."""
+        return self.about("customer_id")
+
     def customer_of(self, row: _Row) -> str:
         """Return whose row it is, as it came; empty where it has no customer id."""
-        at = self.about("customer_id")
-        return "" if at is None else row.came[at].strip()
+        return "" if self.id_cell is None else row.came[self.id_cell].strip()
 
     def differences(self, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return each heading whose cell was changed: as it came, and as it is now."""
@@ -423,7 +427,7 @@ def _correct(sheet: Sheet, upload: Upload, rows: Changed) -> None:
 
     A row whose customer id was wrong too is no known customer's: it is screened, and no more.
     """
-    context, run, ids = sheet.context, sheet.run, sheet.about("customer_id")
+    context, run, ids = sheet.context, sheet.run, sheet.id_cell
     found = list[Correction]()
     for row, cells in rows:
         customer_id = sheet.customer_of(row)
@@ -453,13 +457,13 @@ def _correct(sheet: Sheet, upload: Upload, rows: Changed) -> None:
 def _page(sheet: Sheet, *, quote: AnyMapping[str, Any] | None = None) -> Response:
     context, (rows, where) = sheet.context, sheet.page()
     values = sheet.which == VALUES
-    about = {row.column: sheet.about(row.column) for row in rows}
     return context.page(
         "fix",
         run=sheet.run,
         headings=sheet.headings,
         rows=[
-            {**row._asdict(), "cells": sheet.typed(row), "wrong": about[row.column]} for row in rows
+            {**row._asdict(), "cells": sheet.typed(row), "wrong": sheet.about(row.column)}
+            for row in rows
         ],
         done=sheet.done,
         dismissed=sheet.dismissed,

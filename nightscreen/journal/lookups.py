@@ -479,9 +479,11 @@ class Lookups(Part):
         with self._database.recording() as connection:
             insert_rows(connection, run_stops, [(run_id, scope, reason)], changed="")
 
+    @with_retries
     def stops(self, run_id: str) -> dict[str, str]:
         """Return the stops of a run and its checks, by scope."""
-        return {row.scope: row.reason for row in self._database.fetch(_STOPS, {"run_id": run_id})}
+        with self._database.reading() as connection:
+            return stops_of(connection, run_id)
 
     def clear_stops(self, run_id: str) -> None:
         """Delete the stops of a run that is resumed."""

@@ -20,7 +20,7 @@ from sqlalchemy import and_, func, insert, or_, select, update
 
 from nightscreen.journal.database import insert_rows
 from nightscreen.journal.schema import UNSETTLED, answers, calls, disputes, prices, spend
-from nightscreen.journal.storage import Part
+from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import (
     KEPT_STATES,
     CallResult,
@@ -205,13 +205,12 @@ class Money(Part):
         """Return the current month's counters, over all runs."""
         return self._one(f"month:{spending_day(self._clock())[:7]}")
 
+    @with_retries
     def left(self, run_id: str, caps: Caps) -> int | None:
         """Return the micro-naira left under every cap of a run, or None without a cap."""
         scopes = scopes_of(run_id, "", self._clock())
-        counters = dict.fromkeys(scopes, Spent()) | _by_scope(
-            self._database.fetch(_COUNTERS.where(spend.c.scope.in_(scopes)))
-        )
-        left = headroom(counters, caps, scopes, "").micro
+        with self._database.reading() as connection:
+            left = headroom(read_scopes(connection, scopes), caps, scopes, "").micro
         return None if left is None else max(0, left)
 
     def _one(self, scope: str) -> Spent:

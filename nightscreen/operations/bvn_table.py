@@ -35,7 +35,6 @@ PARTS = "bvn"
 _BLOCK = 1000  # rows built at once: bounds memory
 TEXT = pa.string()
 _DETAILS = tuple(name for name in BvnDetails.model_fields if name in BvnDetails.specified)
-_ACCOUNT = {name for name in BvnAccount.model_fields if name != "extra"}
 _DAYS = {name for name in _DETAILS if BvnDetails.model_fields[name].annotation == (date | None)}
 BVNS = pa.schema(
     {
@@ -55,7 +54,9 @@ BVNS = pa.schema(
         "bvn_watchlisted": pa.int64(),
         "bvn_extra": TEXT,
         "bvn_accounts": pa.list_(
-            pa.struct({name: TEXT for name in BvnAccount.model_fields if name in _ACCOUNT})
+            pa.struct(
+                {name: TEXT for name in BvnAccount.model_fields if name in BvnAccount.specified}
+            )
         ),
         "name_match": WORD,
         "name_explained": TEXT,
@@ -163,7 +164,7 @@ def _rows(journal: Journal, lines: Sequence[BvnLine], now: int) -> Iterator[dict
 
 
 def _details(answer: BvnDetails) -> dict[str, Any]:
-    accounts = [each.model_dump(include=_ACCOUNT) for each in answer.accounts]
+    accounts = [each.model_dump(exclude={"extra"}) for each in answer.accounts]
     return {
         **{f"bvn_{name}": getattr(answer, name) for name in _DETAILS},
         "bvn_watchlisted": None if answer.watchlisted is None else int(answer.watchlisted),

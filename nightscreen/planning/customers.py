@@ -7,7 +7,6 @@ pseudonyms, eligibility and consent become a reason for each slot, naira become 
 
 from __future__ import annotations
 
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,7 +41,6 @@ if TYPE_CHECKING:
 UNKNOWN_EXPOSURE = -1
 
 
-@cache
 def planning_queries() -> dict[str, list[str]]:
     """Return the SQL of planning."""
     folder = Path(__file__).parent

@@ -149,7 +149,7 @@ def application(
 
     return Guard(
         Router(routes, redirect_slashes=False),
-        [portal.place.origin],
+        frozenset({portal.place.origin}),
         headers_of(policy(), is_secure=portal.place.is_secure),
         portal.error_page,
         no_page,

@@ -159,9 +159,12 @@ def returned_tables(path: Path, headings: Iterable[str]) -> Iterator[ReturnedTab
                 yield row.line, [unescape_formula(text) for text in row.texts]
 
     if start.startswith(ZIP_MAGIC):
-        from nightscreen.reading.workbook import read_workbook  # noqa: PLC0415 - see _table
+        from nightscreen.reading.workbook import (  # noqa: PLC0415 - see _table
+            read_workbook,
+            visible_sheets,
+        )
 
-        mappings = [Mapping(sheet=sheet) for sheet in sheets_of(path)]
+        mappings = [Mapping(sheet=sheet) for sheet in visible_sheets(path)]
         tables = [read_workbook(path, vocabulary, mapping) for mapping in mappings]
     else:
         tables = [read_csv(open_text(path, start), vocabulary)]

@@ -9,7 +9,6 @@ confirmations, actions, and when and how they sent notices.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections import Counter, defaultdict
 from dataclasses import dataclass
@@ -18,8 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.files.outputs import NOTICES_FILE, enriched_parts
-from nightscreen.files.private_files import atomic_write
-from nightscreen.files.quarantine import escape_formula
+from nightscreen.files.quarantine import csv_file
 from nightscreen.files.run_folder import RowFilter, RunFiles
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.actor import ACTION, CONFIRM
@@ -269,11 +267,9 @@ def write_notices(
     customers' current evidence.
     """
     notices = _Notices(run, journal, declared, reviews)
-    with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(NOTICE_COLUMNS)
+    with csv_file(path, NOTICE_COLUMNS) as write:
         for each in notices.of_parts(parts):
-            writer.writerow(escape_formula(each.get(name, "")) for name in NOTICE_COLUMNS)
+            write(each.get(name, "") for name in NOTICE_COLUMNS)
     return {name: notices.counts[name] for name in _COUNTED}
 
 

@@ -102,8 +102,10 @@ def bank_accounts_of(customer: str, day: int = 0, owner: Owner | None = None) ->
 def _opened_accounts(customer: str, person: Person) -> list[Record]:
     """List the accounts as they were linked: one to three, in a stable order."""
     draw = SeededRandom("linked accounts", customer)
-    places = [(person.bank_code, person.account_number)]
-    places += [drawn_account(draw) for _ in range(draw.pick((0, 0, 0, 1, 1, 2)))]
+    places = [
+        person.account,
+        *(drawn_account(draw) for _ in range(draw.pick((0, 0, 0, 1, 1, 2)))),
+    ]
     name = " ".join(part for part in (person.first_name, person.last_name) if part).upper()
     return [linked_account(customer, code, number, name) for code, number in places]
 

@@ -47,9 +47,10 @@ def _read(call: Call) -> None:
     given = call.fields
     for name, (digits, text) in _FORMS.items():
         if name in given and not is_digits(given[name], digits):
-            if name == "bvn":  # the path goes before the body
-                call.refusal = ""
-            call.refuse(text)
+            if name == "bvn":
+                call.refusal = text  # the path goes before the body
+            else:
+                call.refuse(text)
     if call.missing:
         call.hangs = "missing_field"
     elif not given.get("image", "http://").startswith(("http://", "https://")):

@@ -125,19 +125,20 @@ class InboxWatch:
             fate = await asyncio.to_thread(examine, ticket, self.options, self.settings, self.inbox)
             if isinstance(fate, ToScreen):
                 content = fate.content
-                with tags("inbox"):
-                    report = await screen(fate.parameters)
-        except InputError as error:
-            fate = await asyncio.to_thread(refuse, ticket, error, self.inbox)
-        else:
-            if isinstance(fate, ToScreen):
-                if report["stop_reason"] == StopReason.CANCELLED:
-                    self.stopped = True
-                    if not await is_cancelled():
-                        return
-                placed = ticket, report, self.settings, self.inbox
-                fate = await asyncio.to_thread(place_file, *placed)
-                more = f" as run {report['run_id']}"
+                try:
+                    with tags("inbox"):
+                        report = await screen(fate.parameters)
+                except InputError as error:
+                    fate = await asyncio.to_thread(refuse, ticket, error, self.inbox)
+                else:
+                    if report["stop_reason"] == StopReason.CANCELLED:
+                        self.stopped = True
+                        if not await is_cancelled():
+                            return
+                    fate = await asyncio.to_thread(
+                        place_file, ticket, report, self.settings, self.inbox
+                    )
+                    more = f" as run {report['run_id']}"
         finally:
             ticket.release()
             if content is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from urllib.parse import urlsplit
 
-from nightscreen.values.issues import Validated, issue, judged, without_unseen
+from nightscreen.values.issues import Validated, judged, without_unseen
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
@@ -59,7 +59,7 @@ def judge_email(text: str) -> Validated[str]:
     bare = bare.strip("<>").rstrip(".,;").strip()
     email = _read_email(bare)
     if email:
-        return Validated(email, (issue("email_characters_removed"),) if bare != text else ())
+        return Validated(email) if bare == text else judged(email, "email_characters_removed")
     emails = [_read_email(part) for part in _SEVERAL.split(bare) if part]
     if not emails or None in emails:
         return judged(text, "email_malformed")
@@ -76,7 +76,7 @@ def judge_domain(text: str) -> Validated[str]:
     name = read_domain(shorter) or read_domain(host)
     if name is None:
         return judged(text, "domain_malformed")
-    return Validated(name, (issue("domain_from_url"),) if shorter != bare else ())
+    return Validated(name) if shorter == bare else judged(name, "domain_from_url")
 
 
 def _read_email(text: str) -> str | None:
@@ -90,7 +90,7 @@ def _read_email(text: str) -> str | None:
 def judge_image_url(text: str) -> Validated[str]:
     """Validate an image address: https, no credentials, the name of a public host."""
     code = _image_issue(text)
-    return Validated(text, (issue(code),) if code else ())
+    return judged(text, code) if code else Validated(text)
 
 
 def _image_issue(text: str) -> str:

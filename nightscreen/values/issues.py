@@ -96,7 +96,7 @@ class Issues:
 def _issue_table() -> dict[str, Issue]:
     table = {}
     for row in read_rows(ISSUES_FILE):
-        code, action, flaw = row["code"], row["action"], (row["flaw"] or "").upper() or "NONE"
+        code, action, flaw = row["code"], row["action"], (row["flaw"] or "NONE").upper()
         if action not in {*Action} or flaw not in Flaw.__members__:
             flaws = ", ".join(name.lower() for name in Flaw.__members__ if name != "NONE")
             raise SettingsError(
@@ -121,9 +121,9 @@ def issue(code: str) -> Issue:
         ) from None
 
 
-def judged(value: T | None, *codes: str) -> Validated[T]:
-    """Return a cell's value with the issues that have these codes."""
-    return Validated(value, tuple(map(issue, codes)))
+def judged(value: T | None, code: str) -> Validated[T]:
+    """Return a cell's value with the issue that has this code."""
+    return Validated(value, (issue(code),))
 
 
 @cache
@@ -238,9 +238,10 @@ def judge_digits(text: str, name: str, length: int) -> Validated[str]:
         wrong = "length"
     elif is_one_digit_repeated(digits):
         return judged(None, f"{name}_placeholder")
+    elif digits == text:
+        return Validated(digits)
     else:
-        repaired = () if digits == text else (issue(f"{name}_characters_removed"),)
-        return Validated(digits, repaired)
+        return judged(digits, f"{name}_characters_removed")
     return judged(text, f"{name}_{wrong}")
 
 

@@ -69,18 +69,19 @@ def _judge_several(text: str, parts: list[str]) -> Validated[str]:
 
 
 def _judge_one(text: str, bare: str) -> Validated[str]:
-    number = _parsed(bare)
-    if _LETTER.search(bare) or number is None:
+    parsed = _parsed(bare)
+    if _LETTER.search(bare) or parsed is None:
         return judged(text, f"phone_{'letters' if _LETTER.search(bare) else 'malformed'}")
-    if number.country_code != COUNTRY_CODE:
+    if parsed.country_code != COUNTRY_CODE:
         return judged(text, "phone_not_nigerian")
-    digits = phonenumbers.national_significant_number(number)
+    digits = phonenumbers.national_significant_number(parsed)
     if _is_filled_in(digits):
         return judged(None, "phone_placeholder")
-    assigned = phonenumbers.is_valid_number(number)
+    assigned = phonenumbers.is_valid_number(parsed)
     if len(digits) != NATIONAL_DIGITS or not (assigned or _MOBILE_FORM.fullmatch(digits)):
         return judged(text, "phone_malformed")
-    return Validated(f"+{COUNTRY_CODE}{digits}", () if assigned else (issue("phone_prefix"),))
+    number = f"+{COUNTRY_CODE}{digits}"
+    return Validated(number) if assigned else judged(number, "phone_prefix")
 
 
 def _is_filled_in(digits: str) -> bool:

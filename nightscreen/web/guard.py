@@ -25,7 +25,7 @@ from nightscreen.schemas.clock import instant_text, system_clock
 from nightscreen.schemas.errors import NightscreenError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Mapping
 
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -79,7 +79,7 @@ class Guard:
     """Wraps an application; writes a log line for each response."""
 
     inner: ASGIApp
-    origins: Collection[str]  # scheme, host and port of each address that is served
+    origins: frozenset[str]  # scheme, host and port of each address that is served
     headers: Mapping[str, str]  # of every response, unless it sets its own
     refusal: Refusal  # makes the page for a kind of error and a status
     no_page: NoPage  # responds if there is no page, or not for this method or form
@@ -161,7 +161,7 @@ class Guard:
         if sites:
             return {site.decode("latin-1") for site in sites} <= _OWN_SITE
         origins = _values(scope, b"origin")
-        return {origin.decode("latin-1") for origin in origins} <= set(self.origins)
+        return {origin.decode("latin-1") for origin in origins} <= self.origins
 
 
 def _values(scope: Scope, wanted: bytes) -> list[bytes]:

@@ -55,7 +55,7 @@ def guarded(reached: list[str]) -> ASGIApp:
         ]
     )
     headers = headers_of("default-src 'none'", is_secure=True)
-    return Guard(inner, [OWN], headers, refusal, no_page, partial(log, "test"))
+    return Guard(inner, frozenset({OWN}), headers, refusal, no_page, partial(log, "test"))
 
 
 def send(
