@@ -20,12 +20,13 @@ from nightscreen.policy.versions import approval_of
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import InputError, NotAllowedError
-from tests.policy.policy_rows import NO_HISTORY, enriched, listing
+from tests.policy.policy_rows import NO_HISTORY, enriched
+from tests.results.enriched_in_a_test import listed
 from tests.screening import csv_rows
 
 ROWS = [
     {"customer_id": "=C1"},
-    {"customer_id": "C2", **listing("bvn", 20_000), "exposure": None},
+    {"customer_id": "C2", **listed(20_000), "exposure": None},
     {"customer_id": "C3", "ecosystem_running_loans": 3},
     {"customer_id": "C4", **NO_HISTORY, "ecosystem_status": "refused"},
     {"customer_id": "C5", "bank_account_status": "failed"},

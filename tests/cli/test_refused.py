@@ -57,5 +57,5 @@ def test_commands_of_one_call(here: Here, monkeypatch: pytest.MonkeyPatch) -> No
             assert (ended.status, len(sent)) == (status, 1), (trouble, command)
             assert ended.err.count("\n") == 1, (trouble, command)
             assert REFUSALS[trouble] in ended.err, (trouble, command)
-            assert ended.document["error"] == ended.err[13:-1], (trouble, command)
+            assert ended.err == f"nightscreen: {ended.document['error']}\n", (trouble, command)
             assert ended.document["exit_status"] == status, (trouble, command)

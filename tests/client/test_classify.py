@@ -124,7 +124,7 @@ TABLE: tuple[tuple[str, int, object, str], ...] = (
     ("bank_account", 404, {"status": "success"}, ADDRESS),
     ("karma", 302, b"", ADDRESS),
     # test mode
-    ("karma", 404, {"status": "success", "mock-response": 1}, "test_mode test_mode test_mode/run"),
+    ("karma", 404, {"status": "success", "mock-response": 1}, TEST_MODE),
     ("bvn_start", 200, {"status": "otp", "data": "0", "message": "Mock response"}, TEST_MODE),
     # contacts that are not the registered one
     ("bvn_start", 400, error("Contact is not 0801*****78"), WRONG_CONTACT),

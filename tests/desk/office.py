@@ -20,14 +20,12 @@ from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.database import BUSY_TIMEOUT_S
-from nightscreen.runs.approval import may_spend
-from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role
 from nightscreen.web.guard import FORM_TYPE
 from tests.portal.visiting import Clock
-from tests.screening import Unasked, World
+from tests.screening import AskingApproval, World
 
 ORIGIN = "http://127.0.0.1:8090"
 PASSWORD = "palm wine at noon"
@@ -56,18 +54,6 @@ class Starts:
         if pid is None:
             raise UsageError("no process")
         self.stopped.append(run_id)
-
-
-class AskedBy(Unasked):
-    """Carries a run that ends for want of approval, as asked for by somebody."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self._name = name
-
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        """Write the request where one is needed."""
-        return may_spend(run, by=self._name)
 
 
 @dataclass
@@ -135,7 +121,9 @@ class Office:
     ) -> None:
         """Have a run wait for its approval, as asked for by somebody."""
         world = World(self.folder, settings={"approval_above": "0"}, clock=self.clock)
-        world.screen_by(AskedBy(by), rows, **options)
+        runner = AskingApproval()
+        runner.by = by
+        world.screen_by(runner, rows, **options)
 
     def actions(self) -> list[str]:
         """Return what the audit says was done, oldest first."""

@@ -6,7 +6,6 @@ up.
 
 from __future__ import annotations
 
-import csv
 import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +19,7 @@ from tests.killed import is_killed
 from tests.nights.fixed_world import FixedWorld, Seeded
 from tests.results.reviewing import filled, save
 from tests.runs.workers_in_a_test import Shared
-from tests.screening import Night, customer
+from tests.screening import Night, csv_rows, customer
 
 Row = dict[str, str]
 Nights = dict[str, Night]
@@ -56,11 +55,9 @@ def made_up(world: FixedWorld, rows: int, *, seed: int, damage_pct: float = 0) -
     path = world.folder / "made.csv"
     today = to_instant(world.now).date()
     make_batch(path, rows=rows, seed=seed, damage_pct=damage_pct, today=today)
-    with path.open(encoding="utf-8", newline="") as file:
-        generated = [
-            {name: value or "" for name, value in row.items() if name}
-            for row in csv.DictReader(file)
-        ]
+    generated = [
+        {name: value or "" for name, value in row.items() if name} for row in csv_rows(path)
+    ]
     path.unlink()
     return generated
 

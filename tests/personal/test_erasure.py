@@ -100,8 +100,7 @@ def audited(journal: Journal) -> list[dict[str, Any]]:
 def needles(journal: Journal) -> list[bytes]:
     """Return everything by which the erased person would be recognised."""
     found = find_person_data(journal, ErasureTarget(customer_id="CUST-3"))
-    person = found.pseudonyms()
-    pseudonyms = person.all
+    pseudonyms = found.pseudonyms().all
     words = (ERASED["bvn"], ERASED["account_number"], "8031234567", "erased@example.ng", "CUST-3")
     hexes = [each.hex().encode() for each in pseudonyms]
     return [*pseudonyms, *hexes, *(word.encode() for word in words)]

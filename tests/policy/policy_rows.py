@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import date
 from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
-from tests.results.enriched_in_a_test import enriched_row, enriched_table, listed
+from tests.results.enriched_in_a_test import enriched_row, enriched_table
 
 STATUSES = [f"{check}_status" for check in CHECKS]
 GOOD: dict[str, Any] = {
@@ -25,16 +24,6 @@ GOOD: dict[str, Any] = {
 NO_HISTORY: dict[str, Any] = {
     name: None for name in GOOD if name.startswith("ecosystem_") and name != "ecosystem_status"
 }
-
-
-def listing(
-    kind: str,
-    amount: int | None,
-    karma_type: str | None = "Loan default",
-    since: date | None = date(2024, 5, 17),
-) -> dict[str, Any]:
-    """Return the columns of a customer listed once."""
-    return listed(amount, kind=kind, karma_type=karma_type, since=since)
 
 
 def enriched(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -20,6 +19,7 @@ from nightscreen.results.enriched import enriched_schema
 from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.rows import SourceColumn
+from nightscreen.schemas.shipped import read_rows
 from tests.screening import csv_rows
 
 HERE = Path("batch.csv")
@@ -47,8 +47,7 @@ def test_common_headings_are_known() -> None:
 
 def test_every_word_of_the_list_means_a_known_column_and_stands_once() -> None:
     """The list has no slip: no unknown column, no word under two meanings."""
-    lines = HEADINGS_FILE.read_text(encoding="utf-8").splitlines()
-    rows = list(csv.DictReader(line for line in lines if not line.startswith("# ")))
+    rows = read_rows(HEADINGS_FILE)
     kinds = {"customers": CUSTOMERS, "loan_days": LOAN_DAYS, "last_choice": CUSTOMERS}
     for row in rows:
         kind = kinds.get(row["use"])

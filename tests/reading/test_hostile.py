@@ -61,14 +61,12 @@ def repacked(
         for name in dict.fromkeys([*source.namelist(), STRINGS]):
             held = source.read(name) if name in source.namelist() else b""
             edited = edit(name, held)
-            before, after, filling = edited if isinstance(edited, tuple) else (edited, b"", b" ")
+            before, after, filling = edited if isinstance(edited, tuple) else (edited, b"", b"")
             if not before + after:
                 continue
             with target.open(name, "w") as out:
                 out.write(before)
-                for _ in range(
-                    0 if isinstance(edited, bytes) else kilobytes * 1024 // len(filling)
-                ):
+                for _ in range(kilobytes * 1024 // len(filling) if filling else 0):
                     out.write(filling)
                 out.write(after)
     return path

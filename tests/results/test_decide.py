@@ -19,7 +19,8 @@ from nightscreen.results.decide import decide
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import Policy, PolicyRule
 from tests.how_many import examples
-from tests.policy.policy_rows import NO_HISTORY, STATUSES, enriched, listing
+from tests.policy.policy_rows import NO_HISTORY, STATUSES, enriched
+from tests.results.enriched_in_a_test import listed
 
 
 def rule(code: str, effect: str, when: str) -> PolicyRule:
@@ -61,21 +62,21 @@ def past_due(loans: int | None, amount: str | int | None, **more: Any) -> dict[s
 
 CASES: dict[str, tuple[dict[str, Any], str]] = {
     "nothing against": ({}, "approve APPROVE"),
-    "in default": (listing("bvn", 5000), "decline KARMA_DEFAULT"),
-    "a fraud": (listing("bvn", 5000, "Fraud"), "decline KARMA_FRAUD"),
-    "a victim": (listing("bvn", 90_000, "Identity theft"), "review KARMA_IDENTITY"),
-    "others": (listing("bvn", 90_000, "Others"), "review KARMA_OTHER"),
-    "a new word": (listing("bvn", 90_000, "Suspected fraud"), "review KARMA_OTHER"),
-    "no word": (listing("bvn", 90_000, None), "review KARMA_OTHER"),
-    "listed long ago": (listing("bvn", 90_000, since=date(2021, 3, 1)), "review KARMA_WEAK"),
+    "in default": (listed(5000), "decline KARMA_DEFAULT"),
+    "a fraud": (listed(5000, karma_type="Fraud"), "decline KARMA_FRAUD"),
+    "a victim": (listed(90_000, karma_type="Identity theft"), "review KARMA_IDENTITY"),
+    "others": (listed(90_000, karma_type="Others"), "review KARMA_OTHER"),
+    "a new word": (listed(90_000, karma_type="Suspected fraud"), "review KARMA_OTHER"),
+    "no word": (listed(90_000, karma_type=None), "review KARMA_OTHER"),
+    "listed long ago": (listed(90_000, since=date(2021, 3, 1)), "review KARMA_WEAK"),
     "listed just within the years": (
-        listing("bvn", 90_000, since=date(2021, 3, 2)),
+        listed(90_000, since=date(2021, 3, 2)),
         "decline KARMA_DEFAULT",
     ),
-    "listed since nobody knows": (listing("bvn", 90_000, since=None), "review KARMA_WEAK"),
-    "listed for little": (listing("bvn", 4999), "review KARMA_WEAK"),
-    "listed without an amount": (listing("bvn", None), "review KARMA_WEAK"),
-    "listed by phone": (listing("phone", 50_000), "review KARMA_WEAK"),
+    "listed since nobody knows": (listed(90_000, since=None), "review KARMA_WEAK"),
+    "listed for little": (listed(4999), "review KARMA_WEAK"),
+    "listed without an amount": (listed(None), "review KARMA_WEAK"),
+    "listed by phone": (listed(50_000, kind="phone"), "review KARMA_WEAK"),
     "past due": (past_due(1, 5000), "decline PAST_DUE"),
     "past due for little": (past_due(1, "4999.99"), "approve APPROVE PAST_DUE"),
     "past due for an unknown amount": (past_due(2, None), "review PAST_DUE"),
@@ -90,7 +91,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     "unaffordable, nothing requested": ({"tx_affordable": None}, "approve APPROVE"),
     "two loans": ({"ecosystem_running_loans": 2}, "approve APPROVE"),
     "a victim with somebody's loans past due": (
-        {**listing("phone", 90_000, "Identity theft"), **past_due(1, 90_000)},
+        {**listed(90_000, kind="phone", karma_type="Identity theft"), **past_due(1, 90_000)},
         "review KARMA_IDENTITY KARMA_WEAK PAST_DUE",
     ),
     "unknown loans": ({"ecosystem_running_loans": None}, "approve APPROVE HISTORY_INCOMPLETE"),
@@ -113,7 +114,7 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "everything at once": (
         {
-            **listing("bvn", 20_000),
+            **listed(20_000),
             **past_due(1, 9000, bank_account_status="mismatch", ecosystem_running_loans=5),
         },
         "decline KARMA_DEFAULT PAST_DUE ACCOUNT_NOT_OWN STACKING",
@@ -166,7 +167,7 @@ KINDS_OF_LISTING = {
 def test_a_kind_of_listing_is_known_in_any_writing_and_else_reviewed() -> None:
     """Only words that say default or fraud and nothing else decline; all others want a person."""
     kinds = {word: kind for kind, written in KINDS_OF_LISTING.items() for word in written}
-    found = said(enriched([listing("bvn", 90_000, word) for word in kinds]), purpose="portfolio")
+    found = said(enriched([listed(90_000, karma_type=word) for word in kinds]), purpose="portfolio")
     assert {
         word: (decision, *reasons) for word, (decision, reasons) in zip(kinds, found, strict=True)
     } == kinds
@@ -206,7 +207,7 @@ def test_giving_consent_never_worsens_a_decision_where_nothing_adverse_is_found(
 ) -> None:
     """Whoever consents and has nothing against them is never worse off than one who withholds."""
     rows = [
-        {**row, **listing("bvn", 90_000, row["karma_type"])}
+        {**row, **listed(90_000, karma_type=row["karma_type"])}
         if row["karma_status"] == "listed"
         else {**row, "karma_listings": [] if row["karma_status"] == "clear" else None}
         for row, _ in people
@@ -247,9 +248,9 @@ def test_a_row_with_an_open_check_is_never_approved() -> None:
 
 def test_a_decline_stands_though_another_check_is_open() -> None:
     """What is known is enough to decline; test mode alone decides nothing at all."""
-    listed = listing("bvn", 5000)
-    open_row = {**listed, "bank_account_status": "failed"}
-    test_row = {**listed, "bank_account_status": "test_mode"}
+    in_default = listed(5000)
+    open_row = {**in_default, "bank_account_status": "failed"}
+    test_row = {**in_default, "bank_account_status": "test_mode"}
     assert said(enriched([open_row, test_row])) == [
         ("decline", ["KARMA_DEFAULT"]),
         ("undecided", []),

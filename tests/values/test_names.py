@@ -17,6 +17,7 @@ from nightscreen.values.names import (
     read_name,
     word_forms,
 )
+from tests.screening import csv_rows
 
 WORDS = (
     "MUSA", "BELLO", "IBRAHIM", "MUHAMMAD", "MOHD", "ABDULRAHMAN", "ABDULRAHEEM", "ABDUL", "RAHMAN",
@@ -46,8 +47,7 @@ def test_pair_is_graded_as_operations_would() -> None:
 
     The table is no handful of easy cases.
     """
-    with PAIRS.open(encoding="utf-8", newline="") as lines:
-        rows = list(csv.DictReader(lines))
+    rows = csv_rows(PAIRS)
     wrong = []
     for row in rows:
         match = match_names(row["ours"].split("|"), row["theirs"])
@@ -73,8 +73,7 @@ def test_word_lists_are_well_formed() -> None:
         assert all(len(row) == len(heads) for row in rows), name
         first = [row[0] for row in rows]
         assert all(each.isascii() and each.isalpha() and each.isupper() for each in first), name
-    heads, *rows = lists["families.csv"]
-    families = [dict(zip(heads, row, strict=True)) for row in rows]
+    families = csv_rows(NAMES_DIR / "families.csv")
     spellings = [each for row in families for each in (row["name"], *row["spellings"].split())]
     assert len(spellings) == len(set(spellings))
 
@@ -183,10 +182,9 @@ initials, or a short form of several names, which a brother may bear too."""
 def test_pairs_written_by_hand_are_judged_rightly(half: str) -> None:
     """No stranger is verified, and owners are; the unseen half was kept aside from every rule."""
     said: Counter[tuple[str, str | None]] = Counter()
-    with (WRITTEN / f"name_pairs_{half}.csv").open(encoding="utf-8", newline="") as lines:
-        for row in csv.DictReader(lines):
-            match = match_names(row["ours"].split("|"), row["theirs"])
-            said[row["whose"], match and match.grade] += 1
+    for row in csv_rows(WRITTEN / f"name_pairs_{half}.csv"):
+        match = match_names(row["ours"].split("|"), row["theirs"])
+        said[row["whose"], match and match.grade] += 1
     assert said.total() >= 150
     of_grade: Counter[str | None] = Counter()
     of_person: Counter[str] = Counter()
