@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from jinja2 import Environment
 
+    from nightscreen.reading.date_orders import DateOrders
+
 _LABEL = 14  # characters, fits most labels; a view may set another width
 
 
@@ -37,6 +39,17 @@ def print_json(document: object) -> None:
 def say(message: str) -> None:
     """Write a message for the user on stderr."""
     typer.echo(message, err=True)
+
+
+def say_open_dates(orders: DateOrders) -> None:
+    """Tell a user at a terminal what to type if the order of consent dates is unknown."""
+    open_ = orders.open_consent() if sys.stderr.isatty() else None
+    if open_ is not None:
+        say(
+            f"The file does not show how the dates of {open_[0]} are written ({open_[1]}): a "
+            "consent counts only once the order is known. Give --date-order dmy where the day is "
+            "first, mdy where the month is; until then the batch's last answer counts."
+        )
 
 
 def view(name: str, document: Mapping[str, Any], **more: object) -> str:

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.cli.screen import say_open_dates
+from nightscreen.cli.output import say_open_dates
 from nightscreen.config.settings import overridden
 from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write

@@ -12,17 +12,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nightscreen.cli import engine
 from nightscreen.cli.command import Result, command
 from nightscreen.cli.context import settings_of_command
-from nightscreen.cli.output import about, say
+from nightscreen.cli.output import about, say, say_open_dates
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import NightscreenError, SettingsError
-
-if TYPE_CHECKING:
-    from nightscreen.reading.date_orders import DateOrders
 
 
 @command("screen customers.csv --max-spend 250000 --deadline 06:00", view="summary")
@@ -108,17 +105,6 @@ def diagnose(given: ScreenBatch) -> dict[str, Any]:
     if not given.date_order:
         say_open_dates(orders)
     return diagnose_file(source, orders, merge=merges_rows(given, read_settings(), mapping))
-
-
-def say_open_dates(orders: DateOrders) -> None:
-    """Tell a user at a terminal what to type if the order of consent dates is unknown."""
-    open_ = orders.open_consent() if sys.stderr.isatty() else None
-    if open_ is not None:
-        say(
-            f"The file does not show how the dates of {open_[0]} are written ({open_[1]}): a "
-            "consent counts only once the order is known. Give --date-order dmy where the day is "
-            "first, mdy where the month is; until then the batch's last answer counts."
-        )
 
 
 if __name__ == "__main__":
