@@ -141,6 +141,8 @@ def consent_address(
 ) -> str:
     """Return the URL at which the customer consents (specification, authentication 1).
 
+    `consent_url` may be the service's base or the whole address of its consent screen.
+
     Raises:
         UsageError: client id, redirect address or state is missing.
     """
@@ -157,7 +159,7 @@ def consent_address(
         },
         quote_via=quote,
     )
-    return f"{consent_url.rstrip('/')}/data-share?{query}"
+    return f"{consent_url.rstrip('/').removesuffix('/data-share')}/data-share?{query}"
 
 
 def exchange(code: str, redirect_uri: str) -> Request:

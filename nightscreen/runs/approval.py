@@ -12,7 +12,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nightscreen.config.parameters import ScreenBatch
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.files.inbox import WAITING
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
@@ -36,7 +36,7 @@ def approval_needed(run: ScreeningRun) -> str | None:
     """Return why a person must approve the spending, or None if no approval is needed."""
     if run.parameters.yes or run.quote is None:
         return None
-    runs = run.journal.runs.newest(batch=run.batch, limit=RECENT_RUNS + 1)
+    runs = run.journal.runs.newest(batch=run.batch, flow=SCREEN_FLOW, limit=RECENT_RUNS + 1)
     earlier = [
         to_micro(Decimal(before.report["cost"]["total"]))
         for before in runs

@@ -62,11 +62,16 @@ def test_link_leads_to_the_portal(here: Here) -> None:
 
 
 def test_direct_link_is_the_screens_own(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the specification has it; also without asking, where no portal takes the redirect."""
+    """As the specification has it; also without asking, where no portal takes the redirect.
+
+    The setting may name the service's base or the screen itself.
+    """
     asked = ("consent", "link", CUSTOMER, "--scope", LIST)
     by_option = here(*asked, "--direct")
     monkeypatch.setenv("NIGHTSCREEN_PORTAL_URL", "https://consent.lender.example")
-    for ended in (by_option, here(*asked)):
+    by_default = here(*asked)
+    monkeypatch.setenv("NIGHTSCREEN_CONSENT_URL", f"{SCREEN}/data-share")
+    for ended in (by_option, by_default, here(*asked)):
         parts = urlsplit(ended.out.strip())
         given = parse_qs(parts.query)
         assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share", ended

@@ -16,6 +16,7 @@ from nightscreen.runs.approval import resumed
 from nightscreen.schemas.approvals import Approval, ApprovalDecision
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.money import to_micro
+from tests.begun import begin_run
 from tests.money.service_in_memory import Bureau
 from tests.ops.walk import ask_doctor
 
@@ -87,6 +88,20 @@ def test_a_dear_run_ends_after_its_quote_and_holds_nothing(bureau: Bureau) -> No
     assert report["stop_reason"] == "approval"
     assert any("is void" in notice for notice in report["notices"])
     said("waiting")
+
+
+@pytest.mark.parametrize(
+    ("flow", "end"), [("confirm_bvns", "completed"), ("screen_batch", "stopped")]
+)
+def test_a_night_is_compared_with_screenings_only(tmp_path: Path, flow: str, end: str) -> None:
+    """Three cheap runs of another flow, such as BVN confirmations, do not make a night dear."""
+    bureau = Bureau(tmp_path, rows=ROWS)
+    with open_journal(bureau.folder / "home", clock=bureau.loop.micros) as journal:
+        for run_id in ("one", "two", "three"):
+            begin_run(journal, run_id, flow=flow, batch="in")
+            cheap = {"cost": {"total": "20.00"}, "publishable": False}
+            journal.runs.finish(run_id, state="completed", stop_reason=None, report=cheap)
+    assert bureau.night(batch="in").report["state"] == end
 
 
 def test_more_than_was_approved_must_be_approved(bureau: Bureau) -> None:
