@@ -35,6 +35,7 @@ from nightscreen.tasks.temporary_server import (
     UMASK,
     answers,
     client_environment,
+    make_server_folder,
     new_login,
     server_environment,
     without_login,
@@ -321,7 +322,7 @@ def _engine(services: Services, settings: Settings, port: int) -> RunningEngine 
         refuse_open_engine(allowed=settings.open_engine)
         _say(f"The Prefect server at {configured} is used.")
         return RunningEngine(configured, "")
-    folder = make_private_folder((settings.home / "prefect").absolute())
+    folder = make_server_folder((settings.home / "prefect").absolute())
     os.environ["PREFECT_HOME"] = str(folder)
     port = _port_to_listen_on(port, "--port")
     engine = RunningEngine(f"http://127.0.0.1:{port}/api", new_login())

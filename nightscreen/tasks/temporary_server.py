@@ -14,6 +14,7 @@ from Python; the server that Prefect itself would start has no login.
 from __future__ import annotations
 
 import atexit
+import gzip
 import http.client
 import os
 import secrets
@@ -22,37 +23,36 @@ import subprocess
 import sys
 import threading
 import time
-import warnings
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from nightscreen.files.memory_tuning import collect_seldom
 from nightscreen.files.private_files import make_private_folder, write_private_once
-from nightscreen.schemas.errors import NightscreenError, OutputError
+from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
-    import sqlite3
-    from collections.abc import Callable, Mapping, Sequence
-    from multiprocessing.connection import Connection
+    from collections.abc import Mapping
 
     import uvicorn
 
 LOGIN = "PREFECT_API_AUTH_STRING"
 SERVER_LOGIN = "PREFECT_SERVER_API_AUTH_STRING"
 DATABASE = "prefect.db"
+EMPTY_DATABASE = DATA / "prefect.db.gz"
+"""A database of the oldest Prefect we allow; a later one migrates it.
+
+A server without a database runs all of Prefect's migrations, which takes half of a first start.
+`python -m tests.prefect_database` makes this file.
+"""
 UMASK = 0o077
 """Of every server we start: Prefect makes its database readable to all users of the machine."""
 
 _GO, _HERE, _ELSEWHERE = "go", "here", "elsewhere"  # what command and server tell each other
 _ANSWERS_WITHIN_S = 1.0
 _STOP_S = 5.0  # as long as Prefect gives its own
-_NOT_STARTED, _BEGINNINGS = 3, 3
-"""The exit status if the application could not start, and how often the process is started.
-
-Another command may be changing the same database: one of the two then fails at a migration.
-"""
 _CALLED = {
     "PREFECT_API_URL": "",
     "PREFECT_SERVER_EPHEMERAL_ENABLED": "true",
@@ -62,7 +62,7 @@ _CALLED = {
 """Prefect's settings for a server that no command begins: ephemeral, without analytics."""
 
 
-# --- login ---
+# --- login and folder ---
 
 
 def new_login() -> str:
@@ -104,6 +104,14 @@ def _past_proxies(url: str) -> dict[str, str]:
     return {"NO_PROXY": direct, "no_proxy": direct}
 
 
+def make_server_folder(folder: Path) -> Path:
+    """Make a server's PREFECT_HOME with an empty database; one that is there stays as it is."""
+    make_private_folder(folder)
+    if not (folder / DATABASE).exists():
+        write_private_once(folder / DATABASE, gzip.decompress(EMPTY_DATABASE.read_bytes()))
+    return folder
+
+
 def without_login(environment: Mapping[str, str]) -> dict[str, str]:
     """Return an environment without the logins, for processes that do not use the engine."""
     return {name: value for name, value in environment.items() if name not in (LOGIN, SERVER_LOGIN)}
@@ -117,30 +125,16 @@ class _Server:
     """The server that this process began."""
 
     listening: socket.socket
+    process: subprocess.Popen[str]
+    folder: Path  # its PREFECT_HOME
     port: int
-    environment: dict[str, str]
     login: str
     serves: bool = False
 
-    def __post_init__(self) -> None:
-        self.url = f"http://127.0.0.1:{self.port}/api"
-        self.start()
-
-    def start(self) -> None:
-        """Start its process, in a group of its own: no Ctrl-C at the terminal reaches it."""
-        self.serves = False
-        # `let_serve` makes the folder that Prefect misses
-        quiet = ("-W", "ignore:Failed to create the Prefect home")
-        self.process = subprocess.Popen(  # noqa: S603 - this very module
-            [sys.executable, "-P", *quiet, "-m", __name__, str(self.listening.fileno())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            pass_fds=[self.listening.fileno()],
-            process_group=0,
-            env=self.environment,
-            umask=UMASK,
-        )
+    @property
+    def url(self) -> str:
+        """Return the address of its API."""
+        return f"http://127.0.0.1:{self.port}/api"
 
 
 _servers: list[_Server] = []  # one at most
@@ -150,6 +144,8 @@ _one_at_a_time = threading.Lock()
 def begin(home: Path, **settings: str) -> None:
     """Start the process that may become the server, unless one runs.
 
+    It is in a group of its own: no Ctrl-C at the terminal reaches it.
+
     Args:
         home: HOME; the server writes only there.
         settings: Prefect's settings, which replace those of the environment.
@@ -158,17 +154,28 @@ def begin(home: Path, **settings: str) -> None:
         return
     _stop()
     listening, login = socket.create_server(("127.0.0.1", 0)), new_login()
-    port = int(listening.getsockname()[1])
+    port, folder = int(listening.getsockname()[1]), home.absolute() / "prefect" / "temporary"
     own = Path(os.environ.get("PREFECT_HOME") or "~/.prefect").expanduser()
     profiles = os.environ.get("PREFECT_PROFILES_PATH") or str(own / "profiles.toml")
-    environment = {
-        **os.environ,
-        "PREFECT_PROFILES_PATH": profiles,  # they apply although the server has its own folder
-        **settings,
-        "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # saves two seconds; none is used
-        **server_environment(home.absolute() / "prefect" / "temporary", port, login),
-    }
-    _servers.append(_Server(listening, port, environment, login))
+    # `let_serve` makes the folder that Prefect misses
+    quiet = ("-W", "ignore:Failed to create the Prefect home")
+    process = subprocess.Popen(  # noqa: S603 - this very module
+        [sys.executable, "-P", *quiet, "-m", __name__, str(listening.fileno())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        pass_fds=[listening.fileno()],
+        process_group=0,
+        env={
+            **os.environ,
+            "PREFECT_PROFILES_PATH": profiles,  # they apply although the server has its own folder
+            **settings,
+            "PREFECT_API_BLOCKS_REGISTER_ON_START": "false",  # saves two seconds; none is used
+            **server_environment(folder, port, login),
+        },
+        umask=UMASK,
+    )
+    _servers.append(_Server(listening, process, folder, port, login))
     atexit.register(_stop)
 
 
@@ -190,7 +197,7 @@ def let_serve() -> tuple[str, str] | None:
         if orders is None or answer is None or answer.readline().strip() != _HERE:
             _stop()
             return None
-        make_private_folder(Path(server.environment["PREFECT_HOME"]))
+        make_server_folder(server.folder)
         with suppress(OSError):  # it has ended, which `wait` reports
             orders.write(f"{_GO}\n")
             orders.flush()
@@ -204,18 +211,11 @@ def wait(timeout_s: float) -> None:
     Raises:
         NightscreenError: it ended, or does not answer in time.
     """
-    server, until, left = _servers[-1], time.monotonic() + timeout_s, _BEGINNINGS
-    while time.monotonic() < until:
+    server, until = _servers[-1], time.monotonic() + timeout_s
+    while time.monotonic() < until and server.process.poll() is None:
         if answers(server.port, _ANSWERS_WITHIN_S):
             server.listening.close()  # so that connections are refused once the server has died
             return
-        ended = server.process.poll()
-        if ended is not None:
-            left -= 1
-            if ended != _NOT_STARTED or not left:
-                break
-            server.start()
-            let_serve()
     raise NightscreenError(
         "the temporary Prefect server did not start; nothing was asked. prefect server start in "
         "another terminal shows why"
@@ -277,8 +277,6 @@ def _serve(listening: socket.socket) -> None:
         return
     print(_HERE, flush=True)  # noqa: T201 - what the command reads
     os.dup2(2, 1)  # nobody reads stdout any more: a full pipe must not block the server
-    database = Path(os.environ["PREFECT_HOME"]) / DATABASE
-    write = None if database.exists() else begin_database()
     import uvicorn  # noqa: PLC0415 - slow, so after the line that the command waits for
     from prefect.server.api.server import create_app  # noqa: PLC0415 - the same
 
@@ -286,10 +284,7 @@ def _serve(listening: socket.socket) -> None:
     if sys.stdin.readline().strip() == _GO:
         server = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on"))
         threading.Thread(target=_end_with_stdin, args=(server,), daemon=True).start()
-        if write is not None:
-            write(database)
         server.run([listening])
-        sys.exit(0 if server.started else _NOT_STARTED)
 
 
 def _end_with_stdin(server: uvicorn.Server) -> None:
@@ -298,59 +293,6 @@ def _end_with_stdin(server: uvicorn.Server) -> None:
     server.should_exit = True
     time.sleep(_STOP_S)
     os._exit(0)
-
-
-def begin_database() -> Callable[[Path], None]:
-    """Start a process that makes a database; return a function that waits for it and writes it.
-
-    A server runs Prefect's migrations through its event loop, with a hop to another thread for each
-    of 34,000 statements: half the time of a first start. Here the same migrations run on a
-    connection without a loop, three times as fast, while the rest of the server loads. If that
-    fails, for instance with a later Prefect, nothing is written and the server runs them itself.
-
-    A file that exists by then is not replaced. Call this before the process has threads: it forks.
-    """
-    import multiprocessing  # noqa: PLC0415 - the command needs none
-
-    from prefect.server.database import alembic_commands, orm_models  # noqa: F401, PLC0415 - for it
-
-    forks = multiprocessing.get_context("fork")
-    received, sent = forks.Pipe(duplex=False)
-    forks.Process(target=_make_database, args=(received, sent), daemon=True).start()
-    sent.close()
-
-    def write(database: Path) -> None:
-        with received, suppress(EOFError, OSError, OutputError):  # the server then makes its own
-            write_private_once(database, received.recv_bytes())
-
-    return write
-
-
-def _make_database(received: Connection, sent: Connection) -> None:
-    """Send the bytes of a database with all of Prefect's migrations."""
-    received.close()  # so that sending fails once the server is gone
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # the server reports errors itself
-    import sqlalchemy  # noqa: PLC0415 - loaded by now, as what follows
-    from alembic.runtime.environment import EnvironmentContext  # noqa: PLC0415
-    from alembic.script import ScriptDirectory  # noqa: PLC0415
-    from prefect.server.database.alembic_commands import alembic_config  # noqa: PLC0415
-    from prefect.server.database.dependencies import provide_database_interface  # noqa: PLC0415
-
-    warnings.simplefilter("ignore")
-    config, interface = alembic_config(), provide_database_interface()
-    script = ScriptDirectory.from_config(config)
-    script.version_locations = [str(interface.orm.versions_dir)]
-    memory = sqlalchemy.create_engine("sqlite://", poolclass=sqlalchemy.StaticPool)
-
-    def to_newest(revision: str, _: object) -> Sequence[object]:
-        return script._upgrade_revs("head", revision)  # noqa: SLF001 - as alembic's own command
-
-    with EnvironmentContext(config, script, fn=to_newest) as environment, memory.connect() as made:
-        environment.configure(made, target_metadata=interface.Base.metadata, render_as_batch=True)
-        with environment.begin_transaction():
-            environment.run_migrations()
-        raw = cast("sqlite3.Connection", made.connection.driver_connection)
-        sent.send_bytes(raw.serialize())
 
 
 if __name__ == "__main__":
