@@ -26,6 +26,7 @@ from pathlib import Path
 
 from sqlalchemy import create_engine, make_url, text
 
+from nightscreen.tasks.temporary_server import make_server_folder
 from tests import session_end
 
 _PATIENCE_S = 240.0
@@ -191,6 +192,7 @@ def start_engine_server(folder: Path, port: int, login: str = LOGIN) -> subproce
         port: where it listens.
         login: empty for a server without a login.
     """
+    make_server_folder(folder)  # its migrations would take ten seconds of processor time
     server_env = EngineServer(folder, port).env
     command = [sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1"]
     with (folder / "server.log").open("wb") as log:
