@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow.parquet as pq
 import typer
-from pydantic import TypeAdapter, ValidationError
 
 from nightscreen.cli.command import CustomerArgument, Result, command, group
 from nightscreen.cli.context import opened_journal, require_consent, settings_of_command
@@ -88,33 +87,16 @@ def products() -> dict[str, Any]:
 
 
 @command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")
-def offer(
-    parameters: OfferLoans,
-    no_prefill: Annotated[
-        bool, typer.Option("--no-prefill", help="Send the service none of the customer's data.")
-    ] = False,
-) -> Result:
+def offer(parameters: OfferLoans) -> Result:
     """Make one application link for each approved customer; another run never makes a second."""
-    is_chosen = "prefill" in parameters.model_fields_set
-    if is_chosen and (no_prefill or not parameters.prefill):
-        raise UsageError("--prefill takes email, phone or both; to fill in nothing: --no-prefill")
-    if no_prefill:
-        parameters = parameters.model_copy(update={"prefill": []})
-    return _warn_of_refusal(run_or_quote(LoanOffers, parameters))
-
-
-def _warn_of_refusal(result: Result) -> Result:
-    """Repeat on stderr that the key is not a distributor's."""
-    if REFUSALS["distributor"] in result.document.get("notices", ()):
-        typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
-    return result
+    return run_or_quote(LoanOffers, parameters)
 
 
 @command("loans track --json", of=loans, view="person-run")
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    result = _warn_of_refusal(run_as_command("people:track_loans", parameters))
+    result = run_as_command("people:track_loans", parameters)
     with opened_journal() as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
@@ -231,12 +213,6 @@ def link(
     scope: Annotated[
         list[str], typer.Option(help="What to ask for, such as transaction:list; may be repeated.")
     ],
-    valid_for: Annotated[
-        str, typer.Option(help="How long the link works, such as P7D or PT12H.")
-    ] = "P7D",
-    direct: Annotated[
-        bool, typer.Option("--direct", help="Print the consent screen's own address instead.")
-    ] = False,
 ) -> dict[str, Any]:
     """Print the link to give to a customer; nothing is sent."""
     settings = settings_of_command()
@@ -244,13 +220,9 @@ def link(
     from nightscreen.portal.app import place_of  # no other command here needs pages
 
     scopes, place = read_scopes(scope), place_of(settings)
-    try:
-        duration = TypeAdapter(timedelta).validate_python(valid_for.strip().upper())
-    except ValidationError:
-        raise UsageError("--valid-for: write a duration such as P7D or PT12H") from None
-    by_portal = bool(place.callback_path) and not direct
+    by_portal = bool(place.callback_path)
     with journal_of(settings) as journal:
-        made = ConsentLinks(journal).make(customer_id, scopes, duration, direct=not by_portal)
+        made = ConsentLinks(journal).make(customer_id, scopes, direct=not by_portal)
     address = f"{place.origin}/consent/{made.token}"
     if not by_portal:
         address = consent_address(
@@ -282,17 +254,13 @@ def redeem(
         str,
         typer.Option(help="Code from the redirect, or its whole address; - reads it from stdin."),
     ],
-    scope: Annotated[
-        list[str] | None,
-        typer.Option(help="The scopes you asked for, if you have only the code; may be repeated."),
-    ] = None,
 ) -> Result:
     """Exchange a code by hand, where no portal takes the redirect; a code works once."""
     settings = settings_of_command()
     require_consent(settings)
     bare_code, state = read_code(sys.stdin.readline() if code == "-" else code)
     with journal_of(settings) as journal:
-        asked = consume_manual_state(journal, customer, state, read_scopes(scope) if scope else ())
+        asked = consume_manual_state(journal, customer, state)
         redeemed = asyncio.run(redeem_code(journal, settings, asked, bare_code, channel="by hand"))
     status, sentence = _ENDINGS.get(redeemed.ending.value, (0, ""))
     if redeemed.trouble in REFUSALS:  # the same text for these as everywhere else

@@ -29,7 +29,7 @@ from nightscreen.desk.uploads import as_before, plain_name
 from nightscreen.journal.audit import AuditQuery
 from nightscreen.journal.cases import WAITS_FOR
 from nightscreen.journal.records import Records
-from nightscreen.operations.consent_links import USUAL, ConsentLinks
+from nightscreen.operations.consent_links import ConsentLinks
 from nightscreen.planning.eligibility import consent_valid, twelve_months_after
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import Subject, lookup_subject, newest_row
@@ -322,7 +322,7 @@ def ask_for_consent(context: Context) -> Response:
             "Where customers reach the portal is not set: an engineer writes "
             "NIGHTSCREEN_REDIRECT_URI or NIGHTSCREEN_PORTAL_URL.",
         )
-    made = ConsentLinks(context.journal).make(customer_id, (Scope.TRANSACTION_LIST,), USUAL)
+    made = ConsentLinks(context.journal).make(customer_id, (Scope.TRANSACTION_LIST,))
     context.record("consent asked for", customer_id=customer_id)
     return customer(context, link=f"{origin_of(base)}/consent/{made.token}")
 

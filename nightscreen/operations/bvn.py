@@ -40,11 +40,10 @@ from nightscreen.operations.person_run import (
     single_call,
 )
 from nightscreen.planning.eligibility import consent_column, consent_ends
-from nightscreen.reading.columns import fold
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.intake import Intake
+from nightscreen.runs.intake import Intake, known_text
 from nightscreen.schemas.answers import BvnStarted
 from nightscreen.schemas.bvn import (
     OPEN_STATES,
@@ -57,12 +56,12 @@ from nightscreen.schemas.bvn import (
 )
 from nightscreen.schemas.checks import NoAnswer, Operation, SubjectKind
 from nightscreen.schemas.clock import span_micros, system_clock, to_instant
-from nightscreen.schemas.columns import NAME_FIELDS, Flaw
+from nightscreen.schemas.columns import NAME_FIELDS, OTPS, Flaw
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
 from nightscreen.schemas.stops import TEST_MODE
-from nightscreen.values.issues import bare_digits, is_absent
+from nightscreen.values.issues import bare_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -392,9 +391,6 @@ def _judge(row: dict[str, Any], contact: str, *, lawful: bool) -> tuple[str, dic
 
 # --- the second call ---
 
-OTP_HEADINGS = frozenset(
-    {"otp", "otpcode", "otps", "onetimepassword", "onetimepasscode", "onetimepin", "passcode"}
-)
 QUARANTINED = (SourceColumn("customer_id", "customer_id", "customer_id"),)
 """The quarantine of a file of passwords shows no other column: it might hold a password."""
 BROKEN = "The row could not be split into the columns of the file; nothing was sent."
@@ -425,13 +421,6 @@ HINTS = {
     "request_abandoned": f"The request waited too long; {_ASK_AGAIN}",
 }
 """Why no password was sent for a row, and what to do, by code."""
-_ENDED = {
-    BvnState.CONFIRMED: "already_confirmed",
-    BvnState.EXPIRED: "request_expired",
-    BvnState.UNREACHABLE: "request_unreachable",
-    BvnState.WRONG_CONTACT: "request_wrong_contact",
-    BvnState.ABANDONED: "request_abandoned",
-}
 _UNVERIFIED = {"no_request", "otp_malformed"}  # the columns may be swapped
 _DIGITS = re.compile(r"[0-9]+")
 
@@ -577,8 +566,10 @@ def supplied_otp(request: BvnRequest, otp: str) -> SuppliedOtp:
 
 def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
     """Return the code of why a request's password may not be sent; empty if it may."""
-    if request.state in _ENDED:
-        return _ENDED[request.state]
+    if request.state is BvnState.CONFIRMED:
+        return "already_confirmed"
+    if request.state not in OPEN_STATES:
+        return f"request_{request.state}"
     if request.doubt is Doubt.FINISH:
         return "finish_in_doubt"
     if request.finishing or (request.state is BvnState.REQUESTED and request.doubt is None):
@@ -597,15 +588,6 @@ def tidy_otp(text: str, digits: int) -> str | None:
     return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
 
 
-def _otp_column(source: TableSource) -> int:
-    headings = [fold(column.heading) for column in source.header.columns]
-    indices = [index for index, heading in enumerate(headings) if heading in OTP_HEADINGS]
-    if len(indices) != 1:
-        trouble = "no column otp" if not indices else "more than one column of passwords"
-        raise InputError(f"{source.path}: {trouble}; the file needs customer_id,otp")
-    return indices[0]
-
-
 def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
     """Read the columns `customer_id` and `otp` of a file of passwords; others are ignored.
 
@@ -616,27 +598,27 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
         raise InputError(
             "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
         )
-    source = open_source(Path(parameters.input))
+    source = open_source(Path(parameters.input), kind=OTPS)
+    if "otp" not in {column.known for column in source.header.columns}:
+        raise InputError(f"{source.path}: no column otp; the file needs customer_id,otp")
     file = OtpFile(settings.bvn_consent.otp_digits)
-    otp_at = _otp_column(source)
-    id_at = [column.known for column in source.header.columns].index("customer_id")
-    rows: list[tuple[int, str, str]] = []
+    rows: list[tuple[int, str | None, str | None]] = []
     for batch in source.batches():
-        cells = (batch.columns.column(index).to_pylist() for index in (id_at, otp_at))
-        for line, customer_id, otp in zip(batch.lines, *cells, strict=True):
-            rows.append((line, (customer_id or "").strip(), (otp or "").strip()))
+        columns = known_text(batch.columns, source.header, OTPS.columns)
+        cells = (columns[name].to_pylist() for name in OTPS.columns)
+        rows += zip(batch.lines, *cells, strict=True)
         for broken in batch.broken:
             file.refuse(broken.line, "", broken.column, broken.code)
     number = Counter(customer_id for _, customer_id, _ in rows)
     for line, customer_id, text in rows:
-        otp = tidy_otp(text, file.digits)
-        if not customer_id:
+        otp = tidy_otp(text or "", file.digits)
+        if customer_id is None:
             file.refuse(line, "", "customer_id", "customer_id_missing")
         elif number[customer_id] > 1:
             file.refuse(line, customer_id, "customer_id", "customer_id_repeated")
         elif otp is not None:
             file.supplied[customer_id] = line, otp
-        elif not text or is_absent(bare_digits(text)):
+        elif text is None:
             file.refuse(line, customer_id, "otp", "otp_missing")
         else:
             file.refuse(line, customer_id, "otp", "otp_malformed")

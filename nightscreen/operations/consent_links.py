@@ -28,7 +28,7 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.client.wire import exchange
 from nightscreen.journal.consents import Consents
-from nightscreen.journal.keyset import LINKS_LAST, link_keys
+from nightscreen.journal.keyset import link_keys
 from nightscreen.journal.records import Records
 from nightscreen.operations.person_run import single_call
 from nightscreen.schemas.checks import Operation, SubjectKind
@@ -48,8 +48,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.consented import Grant, GrantState, TokenAnswer
 
 DEPARTURE = timedelta(minutes=10)  # the time a customer has on the consent screen
-USUAL = timedelta(days=7)
-LONGEST = LINKS_LAST
+VALID_FOR = timedelta(days=7)  # a link
 _RETENTION_MICROS = 30 * DAY_MICROS
 """How long an ended link is stored, so that its page can say why it does not work."""
 _REFERENCE_DIGITS = 12  # hex: 48 bits distinguish links, and are short enough to read out
@@ -130,31 +129,22 @@ class ConsentLinks:
         self._journal = journal
         self._records = Records(journal, ConsentLink)
 
-    def make(
-        self,
-        customer_id: str,
-        scopes: Iterable[str],
-        valid_for: timedelta,
-        *,
-        direct: bool = False,
-    ) -> Link:
+    def make(self, customer_id: str, scopes: Iterable[str], *, direct: bool = False) -> Link:
         """Return a new link of the portal, or with `direct` a state for the consent screen itself.
 
         A direct state is bound to no browser.
 
         Raises:
-            UsageError: there is no customer or scope, the customer's id is a personal identifier,
-                or the link would be valid for too long or not at all.
+            UsageError: there is no customer or scope, or the customer's id is a personal
+                identifier.
         """
-        link_id = self._add(customer_id, scopes, valid_for)
+        link_id = self._add(customer_id, scopes, VALID_FOR)
         purpose, value = (_STATE, {"state": link_id}) if direct else (_LINK, link_id)
         token = signed(self._journal, purpose, value)
-        return Link(token, reference_of(link_id), self._journal.clock() + span_micros(valid_for))
+        return Link(token, reference_of(link_id), self._journal.clock() + span_micros(VALID_FOR))
 
     def _add(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
         """Save a new link or state under the hash of its id; return the id."""
-        if not timedelta(0) < valid_for <= LONGEST:
-            raise UsageError(f"a consent link is valid for at most {LONGEST.days} days")
         distinct_scopes = tuple(dict.fromkeys(scopes))
         if not customer_id or not distinct_scopes:
             raise UsageError("a consent link needs a customer id and at least one scope")
@@ -395,19 +385,16 @@ def read_code(text: str) -> tuple[str, str]:
     return query["code"], query.get("state", "")
 
 
-def consume_manual_state(
-    journal: Journal, customer_id: str, state: str, scopes: Iterable[str]
-) -> AskedConsent:
+def consume_manual_state(journal: Journal, customer_id: str, state: str) -> AskedConsent:
     """Return the consent a customer was asked for, whose code an operator enters by hand.
 
-    A state, which is used up, says for which scopes; without one (empty) the operator's own
-    statement counts.
+    A state, which is used up, says for which scopes; without one (empty) that is not known.
 
     Raises:
         InputError: the state does not work, or belongs to another customer.
     """
     if not state:
-        return AskedConsent(customer_id, tuple(scopes))
+        return AskedConsent(customer_id, ())
     asked = ConsentLinks(journal).consume_state(state, of=customer_id)
     if asked is Refusal.OTHER_CUSTOMER:
         raise InputError("this redirect belongs to another customer than --customer names")

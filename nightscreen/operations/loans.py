@@ -416,16 +416,6 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
 
     # --- asking ---
 
-    @property
-    def _made(self) -> int:
-        """Return how many links the run has made."""
-        return sum(row.state == OfferState.OFFERED for row in self.people)
-
-    def pending_people(self) -> list[Offered]:
-        """Return the customers without a link, limited to the number that may still be made."""
-        waiting, most = super().pending_people(), self.parameters.most
-        return waiting if most is None else waiting[: max(0, most - self._made)]
-
     def intent(self, person: Offered) -> Offer:
         """Return a new offer; only one process can save its key."""
         return Offer(
@@ -472,9 +462,9 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             **self._head(),
             "prefill": list(self.parameters.prefill),
             "offers": counts,
-            "changes": {"links_made": self._made},
+            "changes": {"links_made": counts[OfferState.OFFERED]},
         }
-        return ReportParts({"offered": self._made}, more)
+        return ReportParts({"offered": counts[OfferState.OFFERED]}, more)
 
     def _head(self) -> dict[str, Any]:
         """Return what the run is about."""

@@ -569,7 +569,7 @@ def _call_ends(
         else:  # another attempt follows
             continue
         key = row.check, bytes(row.subject)
-        results[key] = min(results.get(key, end), end, key=_RANKS.__getitem__)
+        results[key] = min(results.get(key, end), end, key=_BEST_FIRST.index)
     ends = {operation: Counter({LookupStatus.WAITING: len(waiting)})}
     for (name, subject), end in results.items():
         if name != operation or subject not in waiting:
@@ -577,13 +577,8 @@ def _call_ends(
     return ends
 
 
-_RANKS = {
-    LookupStatus.PAID: 0,
-    LookupStatus.FREE: 0,
-    LookupStatus.IN_DOUBT: 1,
-    LookupStatus.FAILED: 2,
-}
-"""Of several calls about a subject, the result of the lowest rank counts; of equals, the first."""
+_BEST_FIRST = (*(LookupStatus.PAID, LookupStatus.FREE, LookupStatus.IN_DOUBT, LookupStatus.FAILED),)
+"""Of several calls about a subject, the first of these results counts."""
 
 
 # --- money and tables ---

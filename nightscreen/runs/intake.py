@@ -66,7 +66,7 @@ NO_IDENTIFIER = Issue(
 _ZERO_IS_A_VALUE = frozenset(
     {
         *("exposure", "principal", "due", "paid", "outstanding"),
-        *("days_past_due", "restructured"),
+        *("days_past_due", "restructured", "otp"),
     }
 )
 _EITHER = {"bank_code": "bank_name", "bank_name": "bank_code"}

@@ -57,6 +57,9 @@ LOAN_DAYS = InputKind(
     ("customer_id", "loan_id", "disbursed_at", "as_of"),
     frozenset({"customer_id", "loan_id"}),
 )
+OTPS = InputKind(
+    "otps", ("customer_id", "otp"), ("customer_id",), frozenset({"customer_id", "otp"})
+)
 
 
 class Flaw(IntFlag):

@@ -47,7 +47,7 @@ class OfferState(StrEnum):
     """The customer has asked for no loan, and unsolicited offers were not chosen."""
     CONTESTED = "contested"
     """The customer has an open contest: nothing is offered until it is answered."""
-    PENDING = "pending"  # not reached: the run stopped, or made the requested number of links
+    PENDING = "pending"  # not reached: the run stopped
 
 
 class TrackingState(StrEnum):
@@ -167,13 +167,8 @@ class OfferLoans(QuotedRunParameters):
     prefill: list[ContactName] = Field(
         default=["email", "phone"],
         title="Fill in for the customer",
-        description="The customer's data that are sent to the service to fill in the form.",
-    )
-    most: Annotated[int | None, Option(names=("--max",))] = Field(
-        default=None,
-        title="At most",
-        description="Make no more new links than this.",
-        ge=1,
+        description="The customer's data that are sent to the service to fill in the form; empty: "
+        "none.",
     )
     unsolicited: bool = Field(
         default=False,

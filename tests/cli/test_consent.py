@@ -52,7 +52,7 @@ def test_link_leads_to_the_portal(here: Here) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:8123/consent/[\w.-]{80,120}\n", ended.out)
     assert "reference" in ended.err
     assert Search([CUSTOMER]).found_in(ended.out.encode()) == set()
-    words = ("consent", "link", CUSTOMER, "--scope", f"{LIST},{PROFILE}", "--valid-for", "PT12H")
+    words = ("consent", "link", CUSTOMER, "--scope", f"{LIST},{PROFILE}")
     document = here(*words, "--json").document
     assert document["scopes"] == [LIST, PROFILE]
     assert document["leads_to"] == "portal"
@@ -61,23 +61,22 @@ def test_link_leads_to_the_portal(here: Here) -> None:
     }
 
 
-def test_direct_link_is_the_screens_own(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the specification has it; also without asking, where no portal takes the redirect.
+def test_link_is_the_screens_own_where_no_portal_takes_the_redirect(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its address is as the specification has it.
 
     The setting may name the service's base or the screen itself.
     """
-    asked = ("consent", "link", CUSTOMER, "--scope", LIST)
-    by_option = here(*asked, "--direct")
     monkeypatch.setenv("NIGHTSCREEN_PORTAL_URL", "https://consent.lender.example")
-    by_default = here(*asked)
-    monkeypatch.setenv("NIGHTSCREEN_CONSENT_URL", f"{SCREEN}/data-share")
-    for ended in (by_option, by_default, here(*asked)):
-        parts = urlsplit(ended.out.strip())
+    for place in (SCREEN, f"{SCREEN}/data-share"):
+        monkeypatch.setenv("NIGHTSCREEN_CONSENT_URL", place)
+        parts = urlsplit(here("consent", "link", CUSTOMER, "--scope", LIST).out.strip())
         given = parse_qs(parts.query)
-        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share", ended
-        assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"]), ended
-        assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST]), ended
-        assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set(), ended
+        assert f"{parts.scheme}://{parts.netloc}{parts.path}" == f"{SCREEN}/data-share"
+        assert (given["response_type"], given["client_id"]) == (["code"], ["sandbox-client"])
+        assert (given["redirect_uri"], given["scope"]) == ([CALLBACK], [LIST])
+        assert Search([CUSTOMER]).found_in(given["state"][0].encode()) == set()
 
 
 def test_mistakes_in_a_link_are_told(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -86,9 +85,6 @@ def test_mistakes_in_a_link_are_told(here: Here, monkeypatch: pytest.MonkeyPatch
         ((CUSTOMER, "--scope", "money:move"), "money:move is no scope; there are transaction:list"),
         ((CUSTOMER, "--scope", " "), "name at least one scope"),
         ((CUSTOMER,), "--scope"),
-        ((CUSTOMER, "--scope", LIST, "--valid-for", "soon"), "--valid-for: write a duration"),
-        ((CUSTOMER, "--scope", LIST, "--valid-for", "P91D"), "valid for at most 90 days"),
-        ((CUSTOMER, "--scope", LIST, "--valid-for", "PT0S"), "valid for at most 90 days"),
         (("22212345678", "--scope", LIST), ""),
         (("08031234567", "--scope", LIST), ""),
         (("", "--scope", LIST), ""),
@@ -137,9 +133,10 @@ def test_code_is_redeemed_listed_and_taken_back(
 
 
 def test_whole_address_of_a_redirect_is_understood_and_what_does_not_work_is_told(
-    here: Here, sandbox: SandboxProcess
+    here: Here, sandbox: SandboxProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With status 2, and nothing is kept. A state says whose it is, and works once."""
+    monkeypatch.setenv("NIGHTSCREEN_PORTAL_URL", "https://consent.lender.example")
     redeem = ("consent", "redeem", "--customer", CUSTOMER, "--code")
     for code, told in (
         ("never-given", "the code was used, has expired or is for another address"),
@@ -153,7 +150,7 @@ def test_whole_address_of_a_redirect_is_understood_and_what_does_not_work_is_tol
         ended = here(*redeem, code)
         assert (ended.status, told in ended.err) == (2, True), (code, ended.err)
     assert here("consent", "list", "--json").document["grants"] == []
-    link = here("consent", "link", CUSTOMER, "--scope", LIST, "--direct").out.strip()
+    link = here("consent", "link", CUSTOMER, "--scope", LIST).out.strip()
     state = parse_qs(urlsplit(link).query)["state"][0]
     wrong, address = (f"{CALLBACK}?code={code_of(sandbox)}&state={state}" for _ in range(2))
     other = here("consent", "redeem", "--customer", "CUST-OTHER", "--code", wrong)

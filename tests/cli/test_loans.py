@@ -40,9 +40,6 @@ MISTAKES: list[tuple[list[str], str]] = [
         ["x", "--product", "LP1001", "--prefill", "fax"],
         "--prefill: fax is none of phone, email",
     ),
-    (["x", "--product", "LP1001", "--prefill", ""], "to fill in nothing: --no-prefill"),
-    (["x", "--product", "P", "--prefill", "email", "--no-prefill"], "--prefill takes"),
-    (["x", "--product", "LP1001", "--max", "0"], "greater than or equal to 1"),
     (["x", "--product", "LP1001", "--max-spend", "much"], "--max-spend: write naira such as"),
 ]
 
@@ -84,5 +81,4 @@ def test_offered_and_followed_by_hand(engine_server: EngineServer, folder: Path)
         sandbox.post("/_sandbox/manners", {"distributor": False})
         refused = nightscreen("loans", "track", "--json", cwd=folder, env=env)
     assert refused.status == 3
-    assert refused.err.count(REFUSALS["distributor"]) == 1
     assert refused.document["notices"] == [REFUSALS["distributor"]]

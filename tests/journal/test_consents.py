@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -135,7 +134,7 @@ def test_right_to_refresh_dies_with_its_process(place: Place) -> None:
 def test_a_redirect_works_once(journal: Journal) -> None:
     """Of many who bring it back one succeeds; the others are told that it was used."""
     links = ConsentLinks(journal)
-    state = links.make("C-1", [LIST], timedelta(hours=1), direct=True).token
+    state = links.make("C-1", [LIST], direct=True).token
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: links.consume_state(state, None), range(16)))
     assert found.count(Refusal.USED) == 15
@@ -148,7 +147,7 @@ def test_no_token_nor_customer_lies_in_clear(sqlite_place: Place) -> None:
     journal = sqlite_place.open()
     consents = Consents(journal)
     kept(consents, "CUSTOMER-77812")
-    link = ConsentLinks(journal).make("CUSTOMER-77812", [LIST], timedelta(1))
+    link = ConsentLinks(journal).make("CUSTOMER-77812", [LIST])
     (grant,) = consents.grants()
     said = f"{grant!r} {tokens_of(consents, grant.grant_id)!r} {consents!r}"
     files = b"".join(

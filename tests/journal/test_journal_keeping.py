@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import stat
 from collections import Counter
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -241,13 +240,10 @@ def test_what_is_no_backup_is_not_restored(place: Place, tmp_path: Path) -> None
     assert not place.home.exists()
 
 
-WEEK = timedelta(days=7)
-
-
 def test_links_are_signed_with_no_key_of_pseudonyms(place: Place) -> None:
     """Whoever learns the one cannot make the other."""
     journal = place.open()
-    token = ConsentLinks(journal).make("C1", ["transaction:list"], WEEK).token
+    token = ConsentLinks(journal).make("C1", ["transaction:list"]).token
     keys = link_keys(journal)
     assert len(keys) == 1
     assert keys[0] != journal.pseudonyms.key
@@ -267,9 +263,9 @@ def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
     journal = place.open()
     pseudonym = journal.pseudonyms.subject("bvn", "22212345678")
     links = ConsentLinks(journal)
-    token = links.make("C1", ["transaction:list"], WEEK).token
+    token = links.make("C1", ["transaction:list"]).token
     rotate_link_key(journal)
-    newer = links.make("C1", ["transaction:list"], WEEK).token
+    newer = links.make("C1", ["transaction:list"]).token
     assert isinstance(links.resolve_link(token), AskedConsent)
     assert isinstance(links.resolve_link(newer), AskedConsent)
     rotate_link_key(journal, at_once=True)

@@ -159,7 +159,7 @@ def test_service_is_told_only_what_was_asked_for(lender: Lender, night: Night) -
         ("LP1002", ["email"], ("c1@mail.example.com", "")),
         ("LP1003", ["phone"], ("", "+2348030000001")),
     ):
-        row = lender.offer(night, product=product, prefill=prefill, most=1).offers["C1"]
+        row = lender.offer(night, product=product, prefill=prefill).offers["C1"]
         loan = lender.sandbox.loans.loans[row["reference"]]
         assert (loan.email, loan.phone_number) == told
         assert (row["email"], row["phone"]) == ("c1@mail.example.com", "+2348030000001")
@@ -182,19 +182,6 @@ def test_customer_without_a_sound_contact_is_left_out(lender: Lender) -> None:
         "offered",
         "already_offered",
     }
-
-
-def test_no_more_links_than_asked_for(lender: Lender, night: Night) -> None:
-    """`--max` bounds new links; the next run goes on where this one ended."""
-    found = lender.offer(night, most=3)
-    counts = found.report["offers"]
-    assert (counts["offered"], counts["pending"]) == (3, len(chosen(night)) - 3)
-    assert len(lender.calls("loan_start")) == 3
-    with pytest.raises(InputError, match="is not the input of run"):
-        lender.offer(run=found.report["run_id"], product="LP1002")
-    rest = lender.offer(night)
-    assert rest.report["offers"]["already_offered"] == 3
-    assert len(lender.calls("loan_start")) == len(chosen(night))
 
 
 # --- whose decision counts ---
@@ -291,13 +278,15 @@ def test_unsound_run_is_refused_before_anything_is_asked(lender: Lender, night: 
 
 
 def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: Night) -> None:
-    """One notice, stopped; the same run goes on once the key may."""
+    """One notice, stopped; the same run goes on once the key may, for the same product."""
     lender.is_distributor(now=False)
     found = lender.offer(night)
     assert (found.report["state"], found.report["stop_reason"]) == ("stopped", "auth")
     assert found.report["notices"] == [REFUSALS["distributor"]]
     assert len(lender.calls("loan_start")) == 1  # of the others the service hears nothing
     lender.is_distributor(now=True)
+    with pytest.raises(InputError, match="is not the input of run"):
+        lender.offer(run=found.report["run_id"], product="LP1002")
     resumed = lender.offer(run=found.report["run_id"])
     assert resumed.folder == found.folder
     assert resumed.report["offers"]["offered"] == len(chosen(night))
@@ -359,10 +348,7 @@ def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
 
 
 def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Let a run die before its links are sent, while they are out, or before it writes them down.
-
-    Two customers are under way when it does.
-    """
+    """Let a run die before its links are sent, while they are out, or before it saves them."""
 
     async def sent_by_nobody(caller: Caller, task: LookupTask) -> LookupTask:
         if how == "sent":
@@ -374,7 +360,7 @@ def die(lender: Lender, night: Night, how: str, monkeypatch: pytest.MonkeyPatch)
         patch.setattr(LoanOffers, "save_result", lambda *_: None)
         if how != "answered":
             patch.setattr("nightscreen.calling.caller.Caller.make_call", sent_by_nobody)
-        return lender.dies(LoanOffers, lender.asked(night, {"most": 2}), "report")
+        return lender.dies(LoanOffers, lender.asked(night, {}), "report")
 
 
 @pytest.mark.parametrize(
@@ -389,11 +375,10 @@ def test_what_a_dead_run_left_is_learnt(
     with open_journal(lender.folder / "home") as journal:
         assert journal.runs.newest()[0].state == KILLED
     found = lender.offer(night)
-    touched = list(found.offers.values())[:2]
-    assert [row["state"] for row in touched] == [word, word]
-    assert all((row["url"] is None) is (word == "in_doubt") for row in touched)
-    made = len(chosen(night)) - (2 if word == "in_doubt" else 0)
-    assert len(lender.sandbox.loans.loans) == made
+    is_lost = word == "in_doubt"
+    assert {row["state"] for row in found.offers.values()} == {word}
+    assert all((row["url"] is None) is is_lost for row in found.offers.values())
+    assert len(lender.sandbox.loans.loans) == (0 if is_lost else len(chosen(night)))
 
 
 def test_two_runs_at_once_make_one_link_each(lender: Lender, night: Night) -> None:

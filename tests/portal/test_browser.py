@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -53,7 +52,7 @@ def heading(page: Page, text: str) -> None:
 def test_a_customer_allows_it_on_a_telephone(tmp_path: Path) -> None:
     """From link to grant; the address bar is clean, the back button harmless, nothing complains."""
     with open_journal(tmp_path / "home") as journal:
-        token = ConsentLinks(journal).make("CUST-1", SCOPES, timedelta(days=1)).token
+        token = ConsentLinks(journal).make("CUST-1", SCOPES).token
     with (
         SandboxProcess() as sandbox,
         served(tmp_path, sandbox) as origin,

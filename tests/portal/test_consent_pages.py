@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, parse_qsl, urlencode, urlsplit
@@ -72,7 +71,7 @@ async def test_link_of_the_screen_itself_works_without_the_portals_page(
 ) -> None:
     """Its state is bound to the customer, works once, and in any browser."""
     links = ConsentLinks(town.journal)
-    state = links.make(CUSTOMER, [LIST], timedelta(days=1), direct=True).token
+    state = links.make(CUSTOMER, [LIST], direct=True).token
     asked = {"client_id": DEFAULT_CLIENT_ID, "redirect_uri": PORTAL + CALLBACK, "state": state}
     query = urlencode({"response_type": "code", "scope": LIST, **asked})
     back = await visitor.decide(f"/data-share?{query}")

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
-from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
@@ -60,7 +59,7 @@ def test_processes_share_states_and_end_in_good_order(
     )
     with open_journal(tmp_path / "home") as journal:
         made, scopes = ConsentLinks(journal).make, ["transaction:list"]
-        links = [made(customer, scopes, timedelta(days=1)) for customer in ("CUST-1", "CUST-2")]
+        links = [made(customer, scopes) for customer in ("CUST-1", "CUST-2")]
     answers: list[httpx.Response] = []
     serve = partial(serving, "portal", cwd=tmp_path, env=env)
     with httpx.Client(trust_env=False) as browser:

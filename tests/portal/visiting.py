@@ -93,9 +93,8 @@ class Town:
     def __exit__(self, *_exc: object) -> None:
         self.journal.close()
 
-    def link(self, *scopes: str, customer: str = CUSTOMER, days: float = 7) -> Link:
-        links = ConsentLinks(self.journal)
-        return links.make(customer, scopes or (LIST,), timedelta(days=days))
+    def link(self, *scopes: str, customer: str = CUSTOMER) -> Link:
+        return ConsentLinks(self.journal).make(customer, scopes or (LIST,))
 
     @property
     def grants(self) -> Sequence[Grant]:

@@ -16,7 +16,7 @@ from nightscreen.reading.columns import (
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import TableSource, open_source
 from nightscreen.results.enriched import enriched_schema
-from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS
+from nightscreen.schemas.columns import CUSTOMERS, LOAN_DAYS, OTPS
 from nightscreen.schemas.errors import InputError, SettingsError
 from nightscreen.schemas.rows import SourceColumn
 from nightscreen.schemas.shipped import read_rows
@@ -48,12 +48,12 @@ def test_common_headings_are_known() -> None:
 def test_every_word_of_the_list_means_a_known_column_and_stands_once() -> None:
     """The list has no slip: no unknown column, no word under two meanings."""
     rows = read_rows(HEADINGS_FILE)
-    kinds = {"customers": CUSTOMERS, "loan_days": LOAN_DAYS, "last_choice": CUSTOMERS}
+    kinds = {"customers": CUSTOMERS, "loan_days": LOAN_DAYS, "otps": OTPS, "last_choice": CUSTOMERS}
     for row in rows:
         kind = kinds.get(row["use"])
         meant = tuple(column for column in row["means"].split("|") if column)
         assert kind is None or set(meant) <= set(kind.columns)
-        if row["use"] in {"customers", "loan_days"} and kind is not None:
+        if row["use"] in {"customers", "loan_days", "otps"} and kind is not None:
             assert heading_words(kind)[fold(row["heading"])].columns == meant
     assert {row["use"] for row in rows} == {*kinds, "loan_book", "short_form"}
 
