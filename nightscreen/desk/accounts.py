@@ -25,7 +25,7 @@ from nightscreen.journal.records import Records
 from nightscreen.journal.schema import failures, put_meta, read_meta
 from nightscreen.operations.consent_links import read_signed, signed
 from nightscreen.schemas.clock import MICROS
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import NotAllowedError, UsageError
 from nightscreen.schemas.users import SECOND_PERSON, UNTIL_CONFIRMED, Role, User
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ if TYPE_CHECKING:
 
 LINK_S = 24 * 3600
 IDLE_S = 2 * 3600  # a session without a request for this long has ended
-SEEN_EVERY_S = (
-    60  # at most so often a browser gets a new token, which says that its session goes on
-)
+SEEN_EVERY_S = 60  # at most so often a browser gets a new token for its session
 SESSION_S = 12 * 3600  # no session outlives a working day
 HALF_S = 15 * 60  # time after the password to give or set up the second factor
 PASSWORD_LENGTHS = range(8, 1025)
@@ -273,12 +271,14 @@ class Accounts:
         """Restore a user's rights, because an approver knows that this is the person who signed in.
 
         Raises:
-            UsageError: the rights do not wait, or this approver could have signed in as the user.
+            NotAllowedError: the rights do not wait, or this approver could have signed in as the
+                user.
         """
         if not _may_confirm(self._known(name), by):
-            raise UsageError(
+            raise NotAllowedError(
                 f"{by.name} cannot confirm the rights of {name}: an approver does who neither saw "
-                "the link nor gave the rights, once the user has signed in"
+                "the link nor gave the rights, once the user has signed in.",
+                needs="a second person",
             )
         self.set(name, asleep_until=0, link_known_to=())
 
@@ -378,7 +378,7 @@ class Accounts:
         Raises:
             ThrottledError: too many wrong ones came, or too many strangers sign in at once.
         """
-        user = self.find(name[:LONGEST_NAME])
+        user = self.find(name)
         stored = "" if user is None else user.password
 
         def verify() -> bool:

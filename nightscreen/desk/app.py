@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from starlette.exceptions import HTTPException
     from starlette.requests import Request
-    from starlette.types import ASGIApp, Receive, Scope, Send
+    from starlette.types import ASGIApp
 
     from nightscreen.desk.context import Context, View
 
@@ -141,7 +141,7 @@ def _routes(desk: Context) -> list[Route | Mount]:
         get("/money.csv", books.export_money, "money", "take out"),
         get("/audit", books.audit, "audit"),
         get("/audit.csv", books.export_audit, "audit", "take out"),
-        Mount("/static", static),
+        Mount("/static", StaticFiles(directory=TEMPLATES / "static", follow_symlink=True)),
         Route("/health", health, methods=["GET"]),
     ]
 
@@ -152,14 +152,6 @@ async def _sweep(desk: Context) -> None:
         with suppress(JournalError, OSError):  # tried again later
             await asyncio.to_thread(desk.uploads.sweep)
         await asyncio.sleep(SWEEP_S)
-
-
-_FILES: Final = StaticFiles(directory=TEMPLATES / "static", follow_symlink=True)
-
-
-async def static(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer with a file that pages need; the log names it by this function."""
-    await _FILES(scope, receive, send)
 
 
 async def health(_request: Request) -> Response:

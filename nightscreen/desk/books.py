@@ -6,22 +6,20 @@ again. The audit says who did or saw what; it can be searched, and exported with
 
 from __future__ import annotations
 
-import csv
 import io
 import json
-import re
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
 from functools import reduce
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.responses import StreamingResponse
 
 from nightscreen.desk.context import DeskError
-from nightscreen.files.quarantine import escape_formula
+from nightscreen.files.quarantine import row_writer
 from nightscreen.journal.audit import NEWEST, AuditQuery
 from nightscreen.journal.calls import CRASHED
 from nightscreen.journal.money import Spent
@@ -58,7 +56,6 @@ _MONEY: Final = (
 )
 _AUDIT: Final = ("number", "at", "user", "action", "run_id", "customer", "detail", "mark")
 _BLOCK: Final = 2000  # lines made at once, which limits memory
-_NUMBER: Final = re.compile(r"-\d+(\.\d+)?")
 
 # --- CSV ---
 
@@ -86,28 +83,19 @@ def csv_response(
 
     Who exported it, when and by which filter comes last.
     """
+    lines = chain([headings], rows, ([f"# {name}: {value}"] for name, value in about))
 
     def blocks() -> Iterator[bytes]:
-        sink, lines = io.StringIO(), iter(rows)
-        writer = csv.writer(sink)
-        sink.write("\ufeff")
-        writer.writerow(headings)
+        yield "\ufeff".encode()
         while block := list(islice(lines, _BLOCK)):
-            writer.writerows(map(_cell, row) for row in block)
+            sink = io.StringIO(newline="")
+            write = row_writer(sink)
+            for row in block:
+                write(row)
             yield sink.getvalue().encode()
-            sink.seek(0)
-            sink.truncate()
-        writer.writerows([f"# {name}: {value}"] for name, value in about)
-        yield sink.getvalue().encode()
 
     headers = {"content-disposition": f'attachment; filename="{name}"'}
     return StreamingResponse(blocks(), media_type="text/csv; charset=utf-8", headers=headers)
-
-
-def _cell(value: object) -> str:
-    """Return a cell that no spreadsheet takes for a formula; negative numbers stay numbers."""
-    text = "" if value is None else str(value)
-    return text if _NUMBER.fullmatch(text) else escape_formula(text)
 
 
 # --- money ---
@@ -141,7 +129,8 @@ def money(context: Context) -> Response:
     """Show spending by day, check and batch, calls in doubt, and how each run's balance adds up."""
     asked, journal = _Asked.of(context), context.journal
     runs, by_batch = _by_batch(context, asked)
-    balances = [each for each in _balances(context, runs[:RUNS_SHOWN]) if each["opening"]]
+    found = _balances(context, runs[:RUNS_SHOWN])
+    balances = [each for each in found if each["opening"] is not None]
     disputed = sorted(disputed_calls(journal), key=lambda each: not each.waits)
     waiting = sum(each.waits for each in disputed)
     return context.page(
@@ -158,7 +147,7 @@ def money(context: Context) -> Response:
         calls_shown=CALLS_SHOWN,
         balances=balances,
         more_runs=max(0, len(runs) - RUNS_SHOWN),
-        drift=sum((Decimal(each["drift"]) for each in balances), Decimal(0)),
+        drift=sum((each["drift"] for each in balances), Decimal(0)),
         **context.money_facts(),
     )
 
@@ -168,13 +157,11 @@ def money(context: Context) -> Response:
 
 def _by_day(context: Context, asked: _Asked) -> list[dict[str, Any]]:
     """Return the journal's counters by day and check, the newest day first."""
-    found = [
+    return [
         {"part": "day and check", "day": day, "check": check, **_counters(spent)}
         for day, check, spent in context.journal.money.by_day()
         if asked.has(day, check, TITLES.get(check, ""))
     ]
-    by_check = sorted(found, key=lambda each: each["check"])
-    return sorted(by_check, key=lambda each: each["day"], reverse=True)
 
 
 def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:
@@ -239,14 +226,16 @@ def _balances(context: Context, heads: Sequence[RunHead]) -> Iterator[dict[str, 
         for run in context.journal.runs.find_all(heads[place : place + RUNS_SHOWN]):
             balance = (run.report or {}).get("balance") or {}
             if run.report and "drift" in balance:
+                sums = {name: balance.get(name) for name in _SUMS}
                 yield {
                     "part": "balance of a run",
                     "day": spending_day(run.started_at),
                     "at": instant_text(run.finished_at),
                     "batch": run.batch,
                     "run_id": run.run_id,
-                    "cost": run.report["cost"]["total"],
-                    **{name: balance.get(name) for name in (*_SUMS, "exact")},
+                    "cost": Decimal(run.report["cost"]["total"]),
+                    **{name: value and Decimal(value) for name, value in sums.items()},
+                    "exact": balance.get("exact"),
                 }
 
 

@@ -263,10 +263,9 @@ class Context:
         return found
 
     def money_facts(self) -> dict[str, Any]:
-        """Return what pages say of the wallet, of today's and this month's money, and of caps."""
+        """Return what pages say of the wallet, and of today's and this month's money."""
         money, balance = self.journal.money, self.journal.runs.last_balance()
-        spent = {"today": money.today(), "month": money.this_month()}
-        return {**spent, "balance": balance, "settings": self.settings}
+        return {"today": money.today(), "month": money.this_month(), "balance": balance}
 
     @cached_property
     def open_cases(self) -> OpenCases:
@@ -328,9 +327,8 @@ class Context:
         return self.text(name) if self.error and here and name in self.form else default
 
     def asked(self, name: str) -> list[str]:
-        """Return every value of a parameter of the address, without NUL, which no table holds."""
-        given = self.request.query_params.getlist(name)
-        return [value for each in given if (value := each.replace("\0", ""))]
+        """Return every value of a parameter of the address that has one."""
+        return [each for each in self.request.query_params.getlist(name) if each]
 
     def asked_first(self, name: str) -> str:
         """Return the first value of a parameter of the address; empty where there is none."""
@@ -364,6 +362,8 @@ class Context:
         shown = {
             "user": self.user,
             "may": self.may,
+            "settings": self.settings,
+            "text": self.text,
             "to_approve": len(self.waiting_approvals) if self.may("approvals") else 0,
             "here": here,  # the entry of the navigation
             "now": self.clock(),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -25,7 +26,7 @@ from nightscreen.files.outputs import QUARANTINE
 from nightscreen.files.quarantine import records
 from nightscreen.files.sealed_file import in_memory
 from nightscreen.journal.records import Records
-from nightscreen.reading.columns import meanings
+from nightscreen.reading.columns import understand
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import Mapping, read_mapping
 from nightscreen.reading.open_file import open_source
@@ -201,14 +202,19 @@ class Sheet:
             now.append(cell if typed == cell.replace("\r", "").replace("\n", "") else typed)
         return now
 
+    @cached_property
+    def _known(self) -> list[str]:
+        """Return the column that each heading means, as the run understood it; empty for none."""
+        known = dict[str, str]()
+        with suppress(InputError):  # the run's mapping file is gone
+            header = understand(Path(QUARANTINE), self.headings, self.mapping)
+            known = {each.heading: each.known or "" for each in header.columns}
+        return [known.get(heading, "") for heading in self.headings]
+
     def about(self, column: str) -> int | None:
-        """Return which cell a column means that the list names: by heading, or by meaning."""
-        named = self.mapping.columns.get(column)
-        for at, heading in enumerate(self.headings):
-            means = heading == column or column in meanings(heading)[:1]
-            if means if named is None else heading in named:
-                return at
-        return None
+        """Return which cell a column means that the list names: by meaning, or by heading."""
+        names = self._known if column in self._known else self.headings
+        return names.index(column) if column and column in names else None
 
     @cached_property
     def id_cell(self) -> int | None:
@@ -286,7 +292,8 @@ def _by_rule(sheet: Sheet) -> Changed:
 
     What was typed into its other cells stays.
     """
-    column, came, becomes = _rule(sheet.context).values()
+    names = ("rule_column", "rule_came", "rule_becomes")
+    column, came, becomes = (sheet.context.text(name) for name in names)
     if not column and not came and not becomes:
         return []
     at = sheet.headings.index(column) if column in sheet.headings else None
@@ -299,11 +306,6 @@ def _by_rule(sheet: Sheet) -> Changed:
     if at is None or not found:
         raise InputError(f"No row on this list has {came or 'nothing'} under {column or '…'}.")
     return [(row, [*cells[:at], becomes, *cells[at + 1 :]]) for row, cells in found]
-
-
-def _rule(context: Context) -> dict[str, str]:
-    """Return which cells become what in every row of the list, as it was typed."""
-    return {each: context.text(f"rule_{each}") for each in ("column", "came", "becomes")}
 
 
 def _dismiss(sheet: Sheet) -> None:
@@ -359,10 +361,10 @@ def _require_sound(sheet: Sheet, rows: Changed) -> None:
     A correction follows the rule of overrides: where one person may not turn a customer's decline
     into approve, no correction may either.
     """
-    context = sheet.context
+    context, ids = sheet.context, sheet.id_cell
     reference = _reference(context)
     wrong = [f"line {row.line}: The row is blank." for row, cells in rows if not any(cells)]
-    customers = list[str]()
+    customers = ["" if ids is None else cells[ids].strip() for _, cells in rows]
     if not wrong:
         with in_memory(sheet.part(rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
@@ -371,8 +373,7 @@ def _require_sound(sheet: Sheet, rows: Changed) -> None:
             judged = preview(source, orders, len(rows), corrections=corrections)
         columns, proved = judged["columns"], set[str]()
         known = {each.heading: each.known for each in columns}
-        ids = next((at for at, each in enumerate(columns) if each.known == "customer_id"), None)
-        for (row, cells), found in zip(rows, judged["rows"], strict=True):
+        for (row, cells), found, customer_id in zip(rows, judged["rows"], customers, strict=True):
             changed = {heading for heading, _, _ in sheet.differences(row, cells)}
             hints = [
                 f"{column.heading}: {cell['hint']}"
@@ -380,8 +381,7 @@ def _require_sound(sheet: Sheet, rows: Changed) -> None:
                 if cell["hint"] and column.heading in changed
             ]
             said = [found["refused"]] if found["refused"] else hints
-            customers.append("" if ids is None else found["cells"][ids]["written"].strip())
-            if sheet.which == VALUES and ids is not None and customers[-1] != row.came[ids].strip():
+            if sheet.which == VALUES and customer_id != sheet.customer_of(row):
                 said.append("The customer id cannot change here.")
             wrong += [f"line {row.line}: {each}" for each in said]
             proved |= {heading for heading in changed if known.get(heading) in _PROVED}
@@ -470,11 +470,7 @@ def _page(sheet: Sheet, *, quote: AnyMapping[str, Any] | None = None) -> Respons
         values=values,
         other=Sheet(context, sheet.run, REFUSED if values else VALUES).number,
         address=sheet.address(),
-        proves=context.text("reference", LONGEST_REFERENCE),
-        rule=_rule(context),
         where=where,
         limited=len(sheet.rows) == MOST_TO_CORRECT,
-        max_spend=context.text("max_spend", 20),
         quote=quote,
-        ceiling=context.settings.approval_above,
     )

@@ -36,13 +36,7 @@ from nightscreen.privacy.contests import (
     open_contest,
 )
 from nightscreen.results.final_decision import FINAL_COLUMNS, final_columns, standing_reviews
-from nightscreen.results.wording import (
-    Words,
-    main_reason,
-    missing_checks,
-    reason_text,
-    team_sentences,
-)
+from nightscreen.results.wording import Words, said_of, team_sentences
 from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
 from nightscreen.schemas.policy import Decision, Policy
@@ -92,9 +86,7 @@ def in_words(
             text = context.reviews.policy_text(said_as[0]) if said_as[0] else None
             policy = None if text is None else Policy.model_validate_json(text)
             sentences[said_as] = {} if policy is None else team_sentences(policy, said_as[1])
-        said = sentences[said_as]
-        code, _ = main_reason(row["decision"], row["reasons"] or (), said)
-        row["why"] = reason_text(row["decision"], code, said, missing_checks(row))
+        row["why"] = said_of(row, sentences[said_as])["reason_text"]
     return rows
 
 

@@ -5,7 +5,6 @@ Reading, judging and quoting are in `runs/`; uploads are stored sealed (`uploads
 
 from __future__ import annotations
 
-import csv
 import io
 import re
 from collections import Counter
@@ -19,7 +18,7 @@ from nightscreen.config.parameters import USUAL_CHECKS, PurposeName
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.rows import Filter, rows_of_run
 from nightscreen.desk.uploads import TYPED, chosen_batch, chosen_mapping
-from nightscreen.files.quarantine import escape_formula
+from nightscreen.files.quarantine import row_writer
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal.runs import RUNNING
 from nightscreen.reading.columns import is_output_name, meanings
@@ -54,7 +53,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.uploads import Upload
 
 SHOWN_ROWS: Final = 50
-CARRIED, LEFT_OUT = "", "-"
+LEFT_OUT: Final = "-"  # what a heading means whose column is not read
 _PIECE: Final = 1 << 20
 PURPOSES: Final = get_args(PurposeName)
 _USUAL: Final = {"purpose": "portfolio", "checks": USUAL_CHECKS, "max_spend": "", "policy": ""}
@@ -177,7 +176,7 @@ def _in_clear(context: Context, upload: Upload) -> Iterator[Path]:
 
 
 def _file(context: Context, upload: Upload) -> Response:
-    chosen = _USUAL | upload.choices
+    chosen, mapping = _USUAL | upload.choices, chosen_mapping(upload)
     merge = bool(context.settings.merge_rows or chosen.get("merge_rows"))
     headings: list[str] = []
     sheets: list[str] = []
@@ -186,8 +185,8 @@ def _file(context: Context, upload: Upload) -> Response:
     try:
         with _in_clear(context, upload) as path:
             sheets = sheets_of(path)
-            headings, understood = _understood(path, chosen.get("sheet"))
-            source = open_source(path, mapping=chosen_mapping(upload))
+            headings, understood = _understood(path, mapping.sheet)
+            source = open_source(path, mapping=mapping)
             orders = DateOrders(source)
             diagnosis = diagnose(source, orders, merge=merge)
             shown = preview(source, orders, merge=merge)
@@ -200,19 +199,18 @@ def _file(context: Context, upload: Upload) -> Response:
         upload=upload,
         headings=headings,
         sheets=sheets if len(sheets) > 1 else [],
-        sheet=chosen.get("sheet") or (diagnosis["sheet"] if diagnosis else ""),
+        sheet=mapping.sheet or (diagnosis["sheet"] if diagnosis else ""),
         orders=ORDERS,
+        order=mapping.date_order,
         open_dates="" if open_dates is None or context.error else _OPEN_DATES.format(*open_dates),
         merging=merge,
-        meaning=chosen.get("headings") or understood,
+        meaning=_corrected(mapping) if mapping.columns else understood,
         known=KNOWN_COLUMNS,
-        carried=CARRIED,
         left_out=LEFT_OUT,
         diagnosis=diagnosis,
         findings=[finding for finding in findings if _NAMELESS not in finding],
         shown=shown,
         quote=chosen.get("quote"),
-        ceiling=context.settings.approval_above,
         **_choosing(context, chosen),
     )
 
@@ -222,7 +220,7 @@ def _file(context: Context, upload: Upload) -> Response:
 
 def _understood(path: Path, sheet: str | None) -> tuple[list[str], dict[str, str]]:
     """Return the headings of a file, and what each is taken for by itself; empty for nothing."""
-    alone = Meaning(sheet=sheet or None)
+    alone = Meaning(sheet=sheet)
     headings = headings_of(path, alone)
     try:
         source = open_source(path, mapping=alone)
@@ -235,21 +233,29 @@ def _understood(path: Path, sheet: str | None) -> tuple[list[str], dict[str, str
         return headings, found
 
 
-def _mapping_of(headings: dict[str, str], understood: dict[str, str]) -> Meaning:
-    """Return a mapping that says what each heading means.
+def _corrected(mapping: Meaning) -> dict[str, str]:
+    """Return what each heading was said to mean; a heading that is not in it is carried through."""
+    said = {each: known for known, headings in mapping.columns.items() for each in headings}
+    return said | dict.fromkeys(mapping.drop, LEFT_OUT)
 
-    Args:
-        headings: the column each heading was given, `CARRIED` or `LEFT_OUT`.
-        understood: what each heading was taken for by itself.
+
+def _said(context: Context, before: Meaning) -> Meaning:
+    """Return what the form of a file says of its sheet, headings and dates.
+
+    Of another sheet than the one that was read no heading is known yet.
     """
-    if all(known == understood.get(each, "") for each, known in headings.items()):
-        return Meaning()  # nothing was corrected
-    wanted: dict[str, tuple[str, ...]] = {known: () for known in understood.values() if known}
-    for heading, known in headings.items():
-        if known in KNOWN_COLUMNS:
-            wanted[known] = (*wanted.get(known, ()), heading)
-    dropped = tuple(heading for heading, known in headings.items() if known == LEFT_OUT)
-    return Meaning(columns=wanted, drop=dropped)
+    said: dict[str, Any] = {}
+    sheet = context.text("sheet", 80)
+    if sheet not in {"", before.sheet or context.text("sheet_read", 80)}:
+        said = {"sheet": sheet, "columns": {}, "drop": ()}
+    elif shown := context.form.get("heading", []):
+        means = {heading: context.text(f"h{at}", 60) for at, heading in enumerate(shown)}
+        known = {k: tuple(h for h in means if means[h] == k) for k in KNOWN_COLUMNS}
+        said = {"columns": known, "drop": tuple(h for h in means if means[h] == LEFT_OUT)}
+    if "date_order" in context.form:
+        order = context.text("date_order", 3)
+        said["date_order"] = order if order in DATE_ORDERS else None
+    return before.model_copy(update=said)
 
 
 def preview(
@@ -322,21 +328,23 @@ def _submit(context: Context, *, screens: bool) -> Response:
 
     Another sheet is only shown first. Where the order of consent dates is open, it is to be chosen.
     """
-    upload, sheet = _own(context), context.text("sheet", 80)
-    address = f"/new/{upload.upload_id}"
+    upload = _own(context)
+    address, before = f"/new/{upload.upload_id}", chosen_mapping(upload)
     if upload.started_at is not None:
         return see_other(address)
-    if sheet not in {"", upload.choices.get("sheet") or context.text("sheet_read", 80)}:
-        _keep_form(context, upload, sheet)
+    mapping = _said(context, before)
+    chosen = {**_choices(context), "quote": None, "mapping": mapping.model_dump(mode="json")}
+    if "merge_shown" in context.form:
+        chosen["merge_rows"] = "merge_rows" in context.form
+    upload = context.uploads.choose(upload, chosen)
+    if mapping.sheet != before.sheet:
         return see_other(address)
-    upload = _keep_form(context, upload)
     with _in_clear(context, upload) as path:
-        open_ = DateOrders(open_source(path, mapping=chosen_mapping(upload))).open_consent()
+        open_ = DateOrders(open_source(path, mapping=mapping)).open_consent()
     if open_ is not None:
         raise InputError(_OPEN_DATES.format(*open_))
-    if upload.choices.get("declared"):
-        batch = chosen_batch(upload)
-        context.journal.runs.keep_date_order(batch, upload.choices["declared"])
+    if mapping.date_order:
+        context.journal.runs.keep_date_order(chosen_batch(upload), mapping.date_order)
     if screens:
         begin(context, upload)
         return see_other(address)
@@ -344,31 +352,6 @@ def _submit(context: Context, *, screens: bool) -> Response:
     context.uploads.choose(upload, {"quote": document})
     context.record("file quoted", name=upload.name, expected=document["quoted"]["expected"])
     return see_other(f"{address}#quote")
-
-
-def _keep_form(context: Context, upload: Upload, other_sheet: str = "") -> Upload:
-    """Keep what the form says of sheet, headings, dates, purpose, checks, policy and cap."""
-    before, chosen = upload.choices, {**_choices(context), "quote": None}
-    headings = {} if other_sheet else before.get("headings") or {}
-    chosen["sheet"] = other_sheet or before.get("sheet") or ""
-    if not other_sheet and (shown := context.form.get("heading", [])):
-        allowed = {*KNOWN_COLUMNS, CARRIED, LEFT_OUT}
-        picked = {h: context.text(f"h{at}", 60) for at, h in enumerate(shown)}
-        headings = {h: known if known in allowed else CARRIED for h, known in picked.items()}
-    if "date_order" in context.form:
-        declared = context.text("date_order", 3)
-        chosen["declared"] = declared if declared in DATE_ORDERS else None
-    if "merge_shown" in context.form:
-        chosen["merge_rows"] = "merge_rows" in context.form
-    understood: dict[str, str] = {}
-    if headings:
-        with _in_clear(context, upload) as path:
-            _, understood = _understood(path, chosen["sheet"])
-    order = chosen.get("declared", before.get("declared"))
-    said = {"sheet": chosen["sheet"] or None, "date_order": order}
-    mapping = _mapping_of(headings, understood).model_copy(update=said)
-    chosen |= {"headings": headings, "mapping": mapping.model_dump(mode="json")}
-    return context.uploads.choose(upload, chosen)
 
 
 def quote_upload(context: Context, upload: Upload) -> dict[str, Any]:
@@ -461,8 +444,8 @@ def as_part(headings: Iterable[str], rows: Iterable[tuple[int, Sequence[str]]]) 
     A quarantine that was fixed has this form; whoever is not in it is not gone.
     """
     text = io.StringIO(newline="")
-    writer = csv.writer(text, quoting=csv.QUOTE_ALL)
-    writer.writerow([*map(escape_formula, headings), *QUARANTINE_COLUMNS])
+    write = row_writer(text)
+    write([*headings, *QUARANTINE_COLUMNS])
     for line, cells in rows:
-        writer.writerow([*map(escape_formula, cells), line, "", "", ""])
+        write([*cells, line, "", "", ""])
     return text.getvalue().encode()

@@ -89,9 +89,7 @@ def policy(context: Context, *, of: str = "", tried: Mapping[str, Any] | None = 
             name: dict.fromkeys(r.code for r in present.rules if name in thresholds_named(r.when))
             for name in present.thresholds
         },
-        text=context.text,
         version=context.text("version", _LONGEST_VERSION) or next_version,
-        note=context.text("note"),
         runs=runs,
         chosen=_chosen(context, runs),
         can_try=bool(runs) and context.may("people") and not context.branches,

@@ -128,11 +128,10 @@ class Filter:
         said: dict[str, str] = {}
         values: list[Any] = []
         for name, chosen in self.chosen.items():
-            marks = ", ".join("?" * len(chosen))
-            said[name] = f"coalesce({_column(name)} IN ({marks}), false)"
-            if name == "reason":
-                said[name] = f"list_has_any(reasons, [{marks}])"
-            values.extend(chosen)
+            has = "list_has_any(reasons, ?)"
+            has = has if name == "reason" else f"list_contains(?, {_column(name)})"
+            said[name] = f"coalesce({has}, false)"
+            values.append(list(chosen))
         if self.search:
             said["search"] = _SEARCH
             values += [" ".join(self.search.split())] * 4
@@ -159,13 +158,14 @@ class Listing:
 
         They are read from the results of each row's run; where these are gone, it has none.
         """
-        names = [name.removeprefix(IN_FILE) for name in asked.by]
+        names = tuple(name.removeprefix(IN_FILE) for name in asked.by)
         text = [(name, pa.string()) for name in ("customer_id", *asked.by, "run_id")]
         found = [pa.schema(text).empty_table()]
         for each in self.ask(f"SELECT DISTINCT run_id FROM {self.source}"):  # noqa: S608 - words of ours
             run = runs.find(each["run_id"])
             if run is not None:
-                found.append(columns_of(run, names))
+                folder = Path(run.folder)
+                found.append(_columns(folder, run.run_id, _written_at(folder), names))
         source = f"(SELECT * FROM {self.source} LEFT JOIN of_file USING (run_id, customer_id))"  # noqa: S608 - words of ours
         beside = pa.concat_tables(found)
         return type(self)(self._connection, source, (*self.facets, *asked.by), beside)
@@ -319,14 +319,8 @@ def file_columns(run: RunRecord) -> list[str]:
 
     All but those that differ from person to person, such as identifiers and names.
     """
-    folder = Path(run.folder)
-    return _file_columns(folder, _written_at(folder))
-
-
-@lru_cache(maxsize=_COLUMNS_KEPT)
-def _file_columns(folder: Path, _written_at: int) -> list[str]:
     first_of_ours = next(iter(CHECKS.values())).status
-    there = columns_of_parts(enriched_parts(folder))
+    there = columns_of_parts(enriched_parts(Path(run.folder)))
     names = takewhile(lambda name: name != first_of_ours, there)
     return one_of_each(name for name in names if name not in _PERSONAL)
 
@@ -339,14 +333,9 @@ def one_of_each(names: Iterable[str]) -> list[str]:
     return list(found.values())
 
 
-def columns_of(run: RunRecord, names: Sequence[str]) -> pa.Table:
-    """Return columns of the lender's file as text, by customer; the run and `IN_FILE` names."""
-    folder = Path(run.folder)
-    return _columns(folder, run.run_id, _written_at(folder), tuple(names))
-
-
 @lru_cache(maxsize=_COLUMNS_KEPT)
 def _columns(folder: Path, run_id: str, _written_at: int, names: tuple[str, ...]) -> pa.Table:
+    """Return columns of the lender's file as text, by customer; the run and `IN_FILE` names."""
     schema = pa.schema([(name, pa.string()) for name in ("customer_id", *names)])
     blocks = [schema.empty_table()]
     for rows in read_customers(enriched_parts(folder), schema.names, _BLOCK_ROWS):

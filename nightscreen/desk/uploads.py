@@ -12,6 +12,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_lowercase
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import ValidationError
@@ -52,8 +53,6 @@ _MISTAKES: Final = {
     "max_spend": "Most to spend: write naira such as 250000 or 99.50.",
     "checks": "Checks: choose at least one.",
 }
-_LETTERS = str.maketrans("0123456789abcdef", "abcdefghijklmnop")
-"""An id has only letters, because ten digits in a row would look like a customer's number."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +76,8 @@ class Uploads:
         self, name: str, user: str, pieces: Iterable[bytes], choices: dict[str, Any]
     ) -> Upload:
         """Seal a file under a new id; nothing remains of an upload that is interrupted."""
-        upload_id = secrets.token_hex(16).translate(_LETTERS)
+        # letters alone: ten digits in a row would look like a customer's number
+        upload_id = "".join(secrets.choice(ascii_lowercase) for _ in range(32))
         make_private_folder(self.path(upload_id).parent)
         digest, size = seal_file(self.path(upload_id), pieces, self.journal.sealer)
         kept = Upload(

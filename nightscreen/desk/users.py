@@ -10,7 +10,7 @@ import segno
 from markupsafe import Markup
 from pyotp import TOTP, random_base32
 
-from nightscreen.desk.accounts import DEVICE_S, ThrottledError
+from nightscreen.desk.accounts import DEVICE_S, LONGEST_NAME, ThrottledError
 from nightscreen.desk.context import (
     COOKIE,
     DEVICE_COOKIE,
@@ -53,7 +53,7 @@ def _password(context: Context) -> str:
 
 def enter(context: Context) -> Response:
     """Sign in whoever knows the password."""
-    name = context.text("name", 200)
+    name = context.text("name", LONGEST_NAME)
     try:
         user = context.accounts.check(name, _password(context), context.source(name))
     except ThrottledError as error:
@@ -191,9 +191,8 @@ def _require_code(context: Context, user: User, secret: str) -> None:
 
 def users(context: Context, link: str = "") -> Response:
     """Show users."""
-    found, name = context.accounts.users(), context.text("name", 200)
-    shown = {"users": found, "roles": list(Role), "rights": RIGHTS}
-    return context.page("users", **shown, link=link, name=name)
+    found = context.accounts.users()
+    return context.page("users", users=found, roles=list(Role), rights=RIGHTS, link=link)
 
 
 def change(context: Context) -> Response:
@@ -224,11 +223,7 @@ def confirm(context: Context) -> Response:
     """Restore the rights of a user who signed in, by an approver who cannot be the same person."""
     name = context.text("name", 200)
     assert context.user is not None  # noqa: S101 - the page is for approvers
-    try:
-        context.accounts.confirm(name, context.user)
-    except UsageError as error:
-        context.record("refused", page="rights", name=name)
-        raise DeskError(403, str(error)) from None
+    context.accounts.confirm(name, context.user)
     context.record("rights confirmed", name=name)
     return see_other("/")
 

@@ -44,7 +44,7 @@ def unescape_formula(cell: str) -> str:
     return cell[1:] if cell.startswith("'") and _DANGEROUS.match(cell) else cell
 
 
-def _row_writer(file: TextIO) -> Callable[[Iterable[object]], None]:
+def row_writer(file: TextIO) -> Callable[[Iterable[object]], None]:
     """Return a function that writes a row; its text is guarded."""
     plain = csv.writer(file, lineterminator="\n")
     quoted = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
@@ -65,7 +65,7 @@ def csv_file(path: Path, names: Iterable[str]) -> Iterator[Callable[[Iterable[ob
     UTF-8 without a byte order mark, separated by commas.
     """
     with atomic_write(path) as partial, partial.open("w", encoding="utf-8", newline="") as file:
-        write = _row_writer(file)
+        write = row_writer(file)
         write(names)
         yield write
 
@@ -75,7 +75,7 @@ def append_problems(path: Path, problems: Iterable[Problem]) -> None:
     with atomic_write(path) as partial:
         shutil.copyfile(path, partial)
         with partial.open("a", encoding="utf-8", newline="") as file:
-            write = _row_writer(file)
+            write = row_writer(file)
             for problem in problems:
                 write(problem.cells)
 

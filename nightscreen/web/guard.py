@@ -15,11 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import parse_qsl, quote, urlsplit
 
-from starlette.datastructures import MutableHeaders, UploadFile
+from starlette.datastructures import Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
+from starlette.staticfiles import StaticFiles
 
 from nightscreen.schemas.clock import instant_text, system_clock
 from nightscreen.schemas.errors import NightscreenError
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 HEALTH: Final = "/health"
 LONGEST_ADDRESS: Final = 4096  # path and query; the longest of our own pages has 2,000
-_HOST = re.compile(rb"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
+_HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb")
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
 _YEARS_S = 2 * 365 * 24 * 3600  # two years, a choice: browsers use only https for so long
@@ -60,6 +61,8 @@ def origin_of(url: str) -> str:
 def page_of(scope: Scope) -> str:
     """Return the name of the page that a request reached; empty if it reached none."""
     endpoint = scope.get("endpoint")
+    if isinstance(endpoint, StaticFiles):
+        return "static"
     return getattr(getattr(endpoint, "func", endpoint), "__name__", "")
 
 
@@ -136,36 +139,31 @@ class Guard:
         """Return why a request is refused, with the status; None if it is not."""
         if len(scope["path"]) + len(scope["query_string"]) > LONGEST_ADDRESS:
             return ("too_long", 414)
-        if "\0" in scope["path"]:  # no database column can hold it
+        # no database column can hold it
+        if "\0" in scope["path"] or b"%00" in scope["query_string"]:
             return ("nul", 400)
-        if scope["path"] != HEALTH and not self._is_ours(_values(scope, b"host")):
+        headers = Headers(scope=scope)
+        if scope["path"] != HEALTH and not self._is_ours(headers.getlist("host")):
             return ("other_host", 421)
-        if scope["method"] not in _SAFE and not self._is_from_our_pages(scope):
+        if scope["method"] not in _SAFE and not self._is_from_our_pages(headers):
             return ("other_site", 403)
         return None
 
-    def _is_ours(self, hosts: list[bytes]) -> bool:
+    def _is_ours(self, hosts: list[str]) -> bool:
         if len(hosts) != 1 or _HOST.fullmatch(hosts[0]) is None:
             return False
-        host = hosts[0].decode("ascii")
         schemes = {origin.partition(":")[0] for origin in self.origins}
-        return any(origin_of(f"{scheme}://{host}") in self.origins for scheme in schemes)
+        return any(origin_of(f"{scheme}://{hosts[0]}") in self.origins for scheme in schemes)
 
-    def _is_from_our_pages(self, scope: Scope) -> bool:
+    def _is_from_our_pages(self, headers: Headers) -> bool:
         """Return whether a request that changes something comes from one of our pages.
 
         Browsers send Sec-Fetch-Site, older ones Origin. A client that sends neither is not a
         browser and has none of its cookies.
         """
-        sites = _values(scope, b"sec-fetch-site")
-        if sites:
-            return {site.decode("latin-1") for site in sites} <= _OWN_SITE
-        origins = _values(scope, b"origin")
-        return {origin.decode("latin-1") for origin in origins} <= self.origins
-
-
-def _values(scope: Scope, wanted: bytes) -> list[bytes]:
-    return [value for name, value in scope["headers"] if name == wanted]
+        if sites := headers.getlist("sec-fetch-site"):
+            return set(sites) <= _OWN_SITE
+        return set(headers.getlist("origin")) <= self.origins
 
 
 def headers_of(content_policy: str, *, is_secure: bool) -> dict[str, str]:

@@ -224,8 +224,11 @@ def test_rows_of_a_declined_customer_are_not_turned_round_by_one(
 
 
 def half_read() -> list[dict[str, str]]:
-    """Return a file whose rows are taken: two BVNs, a consent's day and two banks say nothing."""
-    people = [customer(each, **CONSENT) for each in range(1, 7)]
+    """Return a file whose rows are taken: two BVNs, a consent's day and two banks say nothing.
+
+    Its first column would be the customer id if the file had none.
+    """
+    people = [{"Staff No": f"S{each}", **customer(each, **CONSENT)} for each in range(1, 7)]
     people[0]["bvn"] = "2200000000I"
     people[1]["bvn"] = "2200"
     people[2]["consented_at"] = "31/31/2026"

@@ -11,7 +11,7 @@ from tests.desk.office import Office
 from tests.desk.test_pages import newest
 from tests.screening import World
 
-ODD = ("\0", "1e999", "9" * 5000, "²")
+ODD = ("1e999", "9" * 5000, "²")
 STOPPED = "20260301-230000-a1b2c3"
 
 
@@ -53,10 +53,10 @@ def test_no_odd_value_ends_in_a_fault(bank: Office) -> None:
     for address, (fields, names) in forms.items():
         for name in names:
             for odd in ODD:
-                sent = {**fields, name: odd}
-                answer = browser.ask("POST", address, data=sent)
+                answer = browser.ask("POST", address, data={**fields, name: odd})
                 assert answer.status_code < 500, (address, name, odd[:10])
-                assert answer.status_code == 400 or "\0" not in odd, (address, name)
+        nul = browser.ask("POST", address, data={**fields, names[0]: "\0"})
+        assert nul.status_code == 400, address
     files = {"file": ("customers.csv", b"customer_id,bvn\nC1,22212345678\n")}
     for odd, status in (("\0", 400), ("1e999", 303)):  # beside a file as well
         answer = browser.ask("POST", "/new", data={"max_spend": odd}, files=files)
@@ -80,9 +80,8 @@ def test_no_odd_value_ends_in_a_fault(bank: Office) -> None:
         f"{page}?{urlencode({n: o})}" for page, names in asked.items() for n in names for o in ODD
     ]
     paths = ("/runs/{}", "/new/{}", "/customers/{}", "/static/{}")
-    pages += [path.format(quote(odd, safe="")) for path in paths for odd in ODD if len(odd) < 99]
+    pages += [path.format(quote(odd, safe="")) for path in paths for odd in ("1e999", "²")]
     for page in pages:
-        answer = browser.get(page)
-        assert answer.status_code < 500, page[:80]
-        in_path = "%00" in page.partition("?")[0]
-        assert answer.status_code == 400 or not in_path, page
+        assert browser.get(page).status_code < 500, page[:80]
+    for page in [*(path.format("%00") for path in paths), "/runs?page=%00"]:
+        assert browser.get(page).status_code == 400, page

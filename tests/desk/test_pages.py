@@ -157,7 +157,7 @@ def test_list_is_counted_narrowed_sorted_searched_and_paged(bank: Office) -> Non
         "branch='); DROP TABLE run; --",
         "reason=x'] || (SELECT 1)",
         "sort=customer_id;DROP TABLE run",
-        "search=%25%00",
+        "search=%25",
         "page=-1",
     ):
         assert browser.get(f"{at}?{query}").status_code == 200

@@ -139,6 +139,7 @@ def test_what_does_not_come_from_our_pages_reaches_nothing(name: str) -> None:
 def test_own_forms_pass_and_only_reading_is_let_through_from_elsewhere() -> None:
     """What a browser says of our own page, and what is no browser; a link opens a page."""
     foreign = (SITE, b"cross-site")
+    assert send("GET", "/", [HOST], query=b"search=a%00b")[0] == 400
     for method in ("POST", "PUT", "DELETE", "PATCH", "BREW"):
         assert send(method, "/", [HOST, foreign])[0] == 403, method
     assert send("GET", "/", [HOST, foreign])[2] == ["look"]
