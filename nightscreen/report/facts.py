@@ -1,6 +1,6 @@
 """The report's figures from the enriched rows: customers and their naira at risk, each once.
 
-One locked-down DuckDB connection gets the rows as columns, in portions (`facts.sql`). No figure
+One locked-down DuckDB connection reads the rows as a stream of columns (`facts.sql`). No figure
 identifies a customer: branches and officers with few customers are counted together.
 """
 
@@ -25,7 +25,7 @@ from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
@@ -58,7 +58,7 @@ def _columns_of(check: str) -> tuple[str, str]:
     return f"{check}_status", f"{check}_source"
 
 
-_PORTION = pa.schema(
+_CUSTOMERS = pa.schema(
     [
         *(pa.field(name, pa.string()) for check in CHECKS for name in _columns_of(check)),
         pa.field("decision", pa.string()),
@@ -71,22 +71,14 @@ _PORTION = pa.schema(
         *(pa.field(group, pa.string()) for group in GROUPS),
     ]
 )
-"""A portion of rows: `oldest` is the instant of a row's oldest answer, `previous` the previous
-decision, `change` the most important change, `branch` and `officer` the file's own columns."""
+"""The rows that are counted: `oldest` is the instant of a row's oldest answer, `previous` the
+previous decision, `change` the most important change, `branch` and `officer` the file's own."""
 
 
-def counted_customers(parts: Sequence[Path], news: pa.Table | None) -> Iterator[pa.Table]:
-    """Yield a run's customers, in order, with the columns that `facts_of` needs.
+def facts_of(parts: Sequence[Path], news: pa.Table | None = None, *, at: int) -> dict[str, Any]:
+    """Return the figures of a run's enriched parts, under the names of `report.json`.
 
-    `news` is that of `changes.Comparison`.
-    """
-    groups = group_columns(columns_of_parts(parts)).values()
-    wanted = {*_PORTION.names, *(f"{check}_checked_at" for check in CHECKS), *groups}
-    return read_customers(parts, wanted, _BLOCK_ROWS, news)
-
-
-def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) -> dict[str, Any]:
-    """Return the figures of enriched rows, under the names of `report.json`.
+    `news` is that of `changes.Comparison`, None without a comparison.
 
     A weight is `rows`, `exposure` (decimal text in naira) and `unknown_rows`, those with unknown
     exposure. By check, `answers` has the rows by status and `asked` those that this run made calls
@@ -97,20 +89,24 @@ def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) 
     history. `news` is what changed since each customer's last answered state, None without a
     comparison. The age of evidence is measured at the instant `at`, in microseconds.
     """
-    has_exposure, claimed = False, "0.00"
+    names = columns_of_parts(parts)
+    groups = group_columns(names)
+    wanted = {*_CUSTOMERS.names, *(f"{check}_checked_at" for check in CHECKS), *groups.values()}
+    batches = (
+        batch
+        for table in read_customers(parts, wanted, _BLOCK_ROWS, news)
+        for batch in _customers(table, groups).to_batches()
+    )
     figures: dict[str, dict[str, _Weight]] = defaultdict(dict)
-    with locked_connection() as connection:
-        connection.register("portion", _PORTION.empty_table())
-        _run(connection, "open", at=at)
-        for table in customers:
-            has_exposure = "exposure" in table.column_names
-            connection.register("portion", _portion(table))
-            _run(connection, "take")
+    claimed = "0.00"
+    with locked_connection(optimizer=False) as connection:
+        connection.register("customers", pa.RecordBatchReader.from_batches(_CUSTOMERS, batches))
+        _run(connection, "cells", at=at)
         for figure, word, weight, naira in _run(connection, "weights"):
             figures[figure][word] = weight
             claimed = naira if word == "new_listing" else claimed
         largest = _run(connection, "largest")
-        groups = _by_column(_run(connection, "groups"))
+        by_group = _by_column(_run(connection, "groups"))
     whole = defaultdict(lambda: _NOTHING, figures["whole"])
     total, fresh, decisions = whole["total"], whole["fresh"], figures["decision"]
     statuses = {check: figures[f"{check} is"] for check in CHECKS}
@@ -140,7 +136,7 @@ def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) 
                 },
             },
             "nothing_to_ask": whole["nothing_to_ask"],
-            **{name: amounts[name]["exposure"] for name in sorted(amounts) if has_exposure},
+            **{name: amounts[name]["exposure"] for name in sorted(amounts) if "exposure" in names},
         },
         "decisions": _rows(decisions),
         "evidence": {word: figures[f"{word} on"] for word in decisions},
@@ -152,7 +148,7 @@ def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) 
             for word in decisions
             for reason in _reasons(figures[f"{word} for"], figures[f"{word} also for"])
         ],
-        "groups": groups,
+        "groups": by_group,
         "news": {
             "new_listings": {**whole["new_listing"], "in_contention": claimed},
             "listed_at_first_sight": whole["listed_at_first_sight"],
@@ -163,7 +159,7 @@ def facts_of(customers: Iterable[pa.Table], *, at: int, compared: bool = False) 
                 for word in Decision
             },
         }
-        if compared
+        if news is not None
         else None,
     }
 
@@ -205,18 +201,18 @@ def _by_column(
     }
 
 
-def _portion(table: pa.Table) -> pa.Table:
-    """Return rows in the schema of `_PORTION`."""
+def _customers(table: pa.Table, groups: Mapping[str, str]) -> pa.Table:
+    """Return rows in the schema of `_CUSTOMERS`; `groups` are the file's columns of groups."""
     nothing = pa.nulls(table.num_rows)
     values = {name: table[name] for name in table.column_names}
     times = [values.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
     values["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
-    for group, name in group_columns(table.column_names).items():
+    for group, name in groups.items():
         values[group] = pc.fill_null(table[name].cast(pa.string()), "")
     values["previous"] = values.get(":previous", nothing)
     values["change"] = values.get(":change", nothing)
-    columns = [values.get(each.name, nothing).cast(each.type) for each in _PORTION]
-    return pa.table(columns, schema=_PORTION)
+    columns = [values.get(each.name, nothing).cast(each.type) for each in _CUSTOMERS]
+    return pa.table(columns, schema=_CUSTOMERS)
 
 
 _VALUES: dict[str, Any] = {
@@ -235,7 +231,6 @@ _VALUES: dict[str, Any] = {
         f"WHEN status IN ({', '.join(map(repr, statuses))}) THEN '{basis}'"
         for basis, statuses in HISTORY.items()
     ),
-    "groups": ", ".join(GROUPS),
     "fewest": _FEWEST,
     "most_named": _MOST_NAMED,
     "largest": _LARGEST,

@@ -1,39 +1,31 @@
 -- The report's figures from the enriched rows, in customers and in naira at risk.
 --
--- `portion` holds some of the rows, one for each customer. `cells` and `group_cells` count customers
--- with the same values, over all portions. In braces: `checks` are status and source of each check,
--- `statuses` the statuses only.
+-- `customers` streams a row for each customer and is read once. `cells` counts customers with the
+-- same values; and, if `column_name` is not null, those of a branch or an officer with the same
+-- decision. In braces: `checks` are status and source of each check, `statuses` the statuses only.
 
--- name: open
+-- name: cells
 -- `age` is the upper end, in days, of the class of a row's oldest answer at the instant `{at}`.
-CREATE TEMP VIEW portion_cells AS
+CREATE TEMP TABLE cells AS
 SELECT
-    {checks}, decision, reasons, previous, change,
-    CASE
-        WHEN oldest IS NULL THEN 'none' WHEN {at} - oldest <= 86400e6 THEN '1'
-        WHEN {at} - oldest <= 7 * 86400e6 THEN '7' WHEN {at} - oldest <= 30 * 86400e6 THEN '30'
-        WHEN {at} - oldest <= 90 * 86400e6 THEN '90' ELSE 'older'
-    END AS age,
+    {checks}, decision, reasons, previous, change, age,
+    CASE WHEN GROUPING(branch) = 0 THEN 'branch' WHEN GROUPING(officer) = 0 THEN 'officer' END
+        AS column_name,
+    coalesce(branch, officer) AS value,
     count(*) AS customers, sum(exposure) AS naira, count(*) - count(exposure) AS unknown,
     sum(karma_amount_in_contention) AS claimed,
     max(exposure, {largest}) FILTER (decision = 'approve' AND exposure > 0) AS largest
-FROM portion
-GROUP BY ALL;
-
--- A value that looks like an identifier is never shown.
-CREATE TEMP VIEW portion_group_cells AS
-SELECT
-    column_name, decision,
-    CASE WHEN regexp_matches(value, '\d{{8,}}|@') THEN '{others}'
-        ELSE coalesce(nullif(trim(value, E' \t\r\n'), ''), '{others}')
-    END AS value,
-    count(*) AS customers, sum(exposure) AS naira, count(*) - count(exposure) AS unknown
-FROM (UNPIVOT portion ON {groups} INTO NAME column_name VALUE value)
-GROUP BY ALL;
-
-CREATE TEMP TABLE cells AS FROM portion_cells;
-
-CREATE TEMP TABLE group_cells AS FROM portion_group_cells;
+FROM (
+    SELECT *, CASE
+        WHEN oldest IS NULL THEN 'none' WHEN {at} - oldest <= 86400e6 THEN '1'
+        WHEN {at} - oldest <= 7 * 86400e6 THEN '7' WHEN {at} - oldest <= 30 * 86400e6 THEN '30'
+        WHEN {at} - oldest <= 90 * 86400e6 THEN '90' ELSE 'older'
+    END AS age
+    FROM customers
+)
+GROUP BY GROUPING SETS (
+    ({checks}, decision, reasons, previous, change, age), (branch, decision), (officer, decision)
+);
 
 CREATE TEMP MACRO weight(customers, naira, unknown) AS struct_pack(
     rows := coalesce(sum(customers), 0)::BIGINT,
@@ -48,11 +40,6 @@ CREATE TEMP MACRO part(figure, word, applies := TRUE) AS
 CREATE TEMP MACRO basis_of(status) AS CASE
     WHEN status = 'found' THEN 'with_history' {bases} ELSE 'not_answered'
 END;
-
--- name: take
-INSERT INTO cells FROM portion_cells;
-
-INSERT INTO group_cells FROM portion_group_cells;
 
 -- name: weights
 -- A customer's cause is the first that applies to any of its checks. `due`: the customer needs an
@@ -92,6 +79,7 @@ FROM (
                 part(decision || CASE place WHEN 1 THEN ' for' ELSE ' also for' END, code)
         ), [])) AS part
     FROM cells
+    WHERE column_name IS NULL
 )
 WHERE part IS NOT NULL
 GROUP BY ALL
@@ -99,30 +87,41 @@ ORDER BY part.figure, part.word;
 
 -- name: largest
 SELECT amount::VARCHAR AS exposure, basis
-FROM (SELECT unnest(largest) AS amount, basis_of(ecosystem_status) AS basis FROM cells)
+FROM (
+    SELECT unnest(largest) AS amount, basis_of(ecosystem_status) AS basis
+    FROM cells
+    WHERE column_name IS NULL
+)
 WHERE basis != 'with_history'
 ORDER BY amount DESC, basis LIMIT {largest};
 
 -- name: groups
 -- Groups with the largest declined exposure first. A small group might identify a customer, so it
--- is counted among the others.
-WITH sizes AS (
-    SELECT
-        column_name, value, sum(customers) AS size,
-        coalesce(sum(naira) FILTER (decision = 'decline'), 0) AS declined
-    FROM group_cells GROUP BY ALL
+-- is counted among the others; a value that looks like an identifier is never shown.
+WITH shown AS (
+    SELECT * REPLACE (
+        CASE WHEN regexp_matches(value, '\d{{8,}}|@') THEN '{others}'
+            ELSE coalesce(nullif(trim(value, E' \t\r\n'), ''), '{others}')
+        END AS value
+    )
+    FROM cells WHERE value IS NOT NULL
 ),
 named AS (
     SELECT
         column_name, value,
         row_number() OVER (
-            PARTITION BY column_name ORDER BY declined DESC, size DESC, value
+            PARTITION BY column_name ORDER BY
+                coalesce(sum(naira) FILTER (decision = 'decline'), 0) DESC, sum(customers) DESC,
+                value
         ) AS place
-    FROM sizes WHERE size >= {fewest} AND value != '{others}'
+    FROM shown
+    WHERE value != '{others}'
+    GROUP BY column_name, value
+    HAVING sum(customers) >= {fewest}
 )
 SELECT
     column_name, decision, CASE WHEN place <= {most_named} THEN value ELSE '{others}' END AS name,
     weight(customers, naira, unknown) AS weight
-FROM group_cells LEFT JOIN named USING (column_name, value)
+FROM shown LEFT JOIN named USING (column_name, value)
 GROUP BY ALL
 ORDER BY column_name, min(CASE WHEN place <= {most_named} THEN place END) NULLS LAST;

@@ -213,8 +213,7 @@ def _write_cell(
         case None | "":
             pass
         case str():
-            text = escape_formula(value)[:LONGEST_TEXT]
-            sheet.write_string(row, column, text, formats["text"])
+            sheet.write_string(row, column, escape_formula(value)[:LONGEST_TEXT])
         case datetime():
             local = value.astimezone(LAGOS).replace(tzinfo=None)
             sheet.write_datetime(row, column, local, formats["instant"])

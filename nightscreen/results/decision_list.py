@@ -101,6 +101,7 @@ _READ = frozenset(
         *(f"{check}_checked_at" for check in CHECKS),
     }
 )
+_SIZES = pa.schema([("decision", pa.string()), ("exposure", NAIRA), (":quiet", pa.bool_())])
 BY_POLICY, PROPOSED = "policy", "policy, proposed"
 """Who decided. No person has decided on anything that is on the list."""
 
@@ -190,7 +191,7 @@ def write_decisions(
     try:
         with (
             TemporaryDirectory(dir=scratch, prefix="list-") as private,
-            closing(locked_connection()) as engine,
+            closing(locked_connection(optimizer=False)) as engine,
         ):
             _rank(engine, parts, news)
             order = engine.execute(_WORST_FIRST).fetchnumpy()["place"]
@@ -261,16 +262,16 @@ def summary(
 
 def _rank(engine: DuckDBPyConnection, parts: Sequence[Path], news: pa.Table | None) -> None:
     """Fill the table `sizes` with the decision and exposure of every customer."""
-    engine.execute(
-        "CREATE TEMP TABLE sizes (place BIGINT, decision TEXT, exposure DECIMAL(20, 2), quiet BOOL)"
+    batches = (
+        batch
+        for _, rows in _customers(parts, {"decision", "exposure"}, news)
+        for batch in rows.select(_SIZES.names).cast(_SIZES).to_batches()
     )
-    for start, rows in _customers(parts, {"decision", "exposure"}, news):
-        places = pa.array(np.arange(start, start + rows.num_rows))
-        engine.register("block", rows.append_column(":place", places))
-        engine.execute(
-            'INSERT INTO sizes SELECT ":place", decision, exposure, coalesce(":quiet", false) '
-            "FROM block"
-        )
+    engine.register("customers", pa.RecordBatchReader.from_batches(_SIZES, batches))
+    engine.execute(
+        "CREATE TEMP TABLE sizes AS SELECT row_number() OVER () - 1 AS place, decision, exposure, "
+        'coalesce(":quiet", false) AS quiet FROM customers'
+    )
 
 
 def _counts(engine: DuckDBPyConnection, approved: int) -> ListCounts:

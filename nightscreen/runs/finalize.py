@@ -35,7 +35,7 @@ from nightscreen.planning.plan import read_row_plan
 from nightscreen.planning.shared_identifiers import keep_sightings
 from nightscreen.report.anomaly_check import HELD, earlier_reports, find_anomalies, hold
 from nightscreen.report.calls import write_calls
-from nightscreen.report.facts import counted_customers, facts_of, nights_of
+from nightscreen.report.facts import facts_of, nights_of
 from nightscreen.report.page import report_page
 from nightscreen.report.run_end import RunEnd
 from nightscreen.results.assemble import Assembly, Chunk, HeldData
@@ -152,8 +152,7 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
     lookups = lookup_ends(run, test_mode=end.in_test)
     compared = _publish(run, lookups, test_mode=end.in_test)
     parts = enriched_parts(run.folder.path)
-    customers = counted_customers(parts, None if compared is None else compared.news)
-    facts = facts_of(customers, at=run.freshness.at, compared=compared is not None)
+    facts = facts_of(parts, None if compared is None else compared.news, at=run.freshness.at)
     report = screening_report(run, end, lookups=lookups, calls=calls, facts=facts, written=written)
     _compare_wallet(run, report, calls.balance)
     if run.shadow is not None and compared is not None:

@@ -69,7 +69,7 @@ def read_number(value: object) -> Decimal | None:
 
 def read_amount(value: object) -> Decimal | None:
     """Return an exact number that a column of amounts can hold; None for a larger one."""
-    number = read_number(value)
+    number = Decimal(value) if type(value) is int else read_number(value)  # most are integers
     return None if number is None or abs(number) >= MOST_HELD else number
 
 
@@ -171,10 +171,11 @@ class Record(BaseModel):
         """Return the record of an object; unspecified and unreadable fields go to `extra`."""
         specified = {name: value for name, value in data.items() if name in cls.specified}
         record = cls.model_validate(specified)
+        held = record.__dict__  # pydantic's attributes, read without a call for each
         record.extra.update(
             (name, value)
             for name, value in data.items()
-            if name not in specified or (getattr(record, name) is None and value not in BLANK)
+            if name not in specified or (held[name] is None and value not in BLANK)
         )
         return record
 

@@ -231,6 +231,9 @@ def without_its_ending(a: Word, b: Word) -> Similarity | None:
 def listed_short_form(a: Word, b: Word) -> Similarity | None:
     """A short form in the list; some are short for several names."""
     similarities = []
+    words = {a.text, a.reading, a.rest, b.text, b.reading, b.rest}
+    if words.isdisjoint(short_forms()):  # most pairs
+        return None
     for short, long in ((a, b), (b, a)):
         longs = {long.text, long.reading, *([long.rest] if long.bare else [])}
         pairs = [(form, whole) for form in (short.text, short.reading) for whole in longs]
@@ -444,7 +447,7 @@ def in_order(text: str) -> list[str]:
     return fold_words(text)
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=1 << 14)  # as many as a chunk of rows, which each check reads in turn
 def _customer(fields: tuple[str, ...]) -> tuple[Name, str | None, str | None] | None:
     """Return the customer's name, its surname if known, and a title that is the surname.
 

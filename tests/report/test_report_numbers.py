@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from nightscreen.report.facts import facts_of
 from nightscreen.schemas.clock import to_micros
@@ -22,7 +24,15 @@ def row(decision: str, exposure: int | None, **cells: Any) -> dict[str, Any]:  #
     )
 
 
-def test_news_tell_turned_from_first_decisions() -> None:
+def parts(folder: Path, *tables: pa.Table) -> list[Path]:
+    """Write tables as the parts of a run."""
+    files = [folder / f"part-{number:05d}.parquet" for number in range(len(tables))]
+    for table, file in zip(tables, files, strict=True):
+        pq.write_table(table, file)
+    return files
+
+
+def test_news_tell_turned_from_first_decisions(tmp_path: Path) -> None:
     """A decline that was an approval, one that stays, and one that is a first are told apart."""
     table = enriched_table(
         [
@@ -32,9 +42,13 @@ def test_news_tell_turned_from_first_decisions() -> None:
             row("approve", 1),
         ]
     )
-    table = table.append_column(":previous", [["approve", "decline", None, "approve"]])
-    table = table.append_column(":change", [["new_listing", None, "new", None]])
-    facts = facts_of([table.slice(0, 1), table.slice(1)], at=NOW, compared=True)
+    news_of_rows = pa.table(
+        {
+            ":previous": ["approve", "decline", None, "approve"],
+            ":change": ["new_listing", None, "new", None],
+        }
+    )
+    facts = facts_of(parts(tmp_path, table.slice(0, 1), table.slice(1)), news_of_rows, at=NOW)
     assert facts["evidence"]["decline"]["not_asked"] == {
         "rows": 3,
         "exposure": "110.00",
@@ -49,20 +63,20 @@ def test_news_tell_turned_from_first_decisions() -> None:
     assert news["listed_at_first_sight"]["rows"] == 1
 
 
-def test_a_row_without_reasons_counts_in_every_other_figure() -> None:
+def test_a_row_without_reasons_counts_in_every_other_figure(tmp_path: Path) -> None:
     """A null list of reasons leaves the customer in the report."""
-    facts = facts_of([enriched_table([row("approve", 5, reasons=None)])], at=NOW)
+    facts = facts_of(parts(tmp_path, enriched_table([row("approve", 5, reasons=None)])), at=NOW)
     assert facts["exposure"]["total"] == "5.00"
     assert facts["decisions"] == {"approve": 1}
     assert facts["reasons"] == []
 
 
-def test_a_branch_that_may_name_a_customer_has_no_line() -> None:
+def test_a_branch_that_may_name_a_customer_has_no_line(tmp_path: Path) -> None:
     """Fewer than five customers, a value like an identifier, or none: counted among the others."""
     values = [" Ikeja "] * 5 + ["Kano"] * 4 + ["08031234567"] * 6 + [None, ""]
     rows = [row("decline", 1) for _ in values]
     table = enriched_table(rows).append_column("Branch Name", pa.array(values, pa.string()))
-    groups = facts_of((table.slice(0, 3), table.slice(3)), at=NOW)["groups"]
+    groups = facts_of(parts(tmp_path, table.slice(0, 3), table.slice(3)), at=NOW)["groups"]
     assert list(groups) == ["branch"]
     assert [(each["name"], each["rows"]) for each in groups["branch"]] == [
         ("Ikeja", 5),
