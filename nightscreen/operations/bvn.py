@@ -234,7 +234,7 @@ def open_customers(parameters: RequestBvns) -> TableSource:
 
 
 class BvnRequests(BvnRun[RequestBvns, Requested]):
-    """A run that makes the service send each customer a one-time password."""
+    """Have the service send a one-time password to every customer of a file not asked before."""
 
     flow, name = "request_bvns", "request-bvns"
     operation = Operation.BVN_START
@@ -251,17 +251,14 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
         people: list[Requested] = []
-        refused: list[RefusedRow] = []
-        problems: list[Problem] = []
-        for batch in source.batches():
-            result = intake.take(batch)
-            refused += result.refused
-            problems += result.problems
-            people += self._people(result.rows)
-        self.rows_read, self.rows_refused = len(people) + len(refused), len(refused)
-        problems += self._choose(people)
         with run.folder.findings(source.header.columns) as write:
-            write(refused, sorted(problems, key=lambda problem: problem.line))
+            for batch in source.batches():
+                result = intake.take(batch)
+                write(result.refused, result.problems)
+                people += self._people(result.rows)
+                self.rows_refused += len(result.refused)
+            write((), list(self._choose(people)))
+        self.rows_read = len(people) + self.rows_refused
         return people
 
     def _people(self, rows: pa.RecordBatch) -> Iterator[Requested]:
@@ -452,7 +449,7 @@ class SuppliedOtp(Person):
 
 
 class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
-    """A run that sends the service the passwords of a file."""
+    """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
 
     flow, name = "confirm_bvns", "confirm-bvns"
     operation = Operation.BVN_FINISH

@@ -102,8 +102,6 @@ class LoanBook:
         self._today = to_instant(now).astimezone(LAGOS).date()
         self._store = Records(journal, LoanOutcome)
         self._seen: set[int] = set()  # hashes of loan and day
-        # cached: a customer has a row for each day
-        self._id_issues: dict[str | None, Issue | None] = {None: ID_MISSING}
         self._has_decision: dict[str, bool] = {}  # by the loan's key
         self.rows: Counter[str] = Counter(read=0, screened=0, quarantined=0)
         self.counts: Counter[str] = Counter(new=0, changed=0, decided=0, never_decided=0)
@@ -177,9 +175,7 @@ class LoanBook:
     def _refusals(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Issue]]:
         """Yield the column and the issue that a row is refused for; none if it is accepted."""
         customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
-        if customer not in self._id_issues:
-            self._id_issues[customer] = judge_customer_id(customer)
-        if issue := self._id_issues[customer]:
+        if issue := ID_MISSING if customer is None else judge_customer_id(customer):
             yield "customer_id", issue
         if loan is None:
             yield "loan_id", LOAN_MISSING

@@ -335,7 +335,7 @@ _EXCLUDED = frozenset({OfferState.SUPERSEDED, OfferState.NO_REQUEST, OfferState.
 
 
 class LoanOffers(RecordRun[OfferLoans, Offered]):
-    """A run that makes application links."""
+    """Make an application link for each chosen customer of a finished run who has none."""
 
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
     operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
@@ -544,7 +544,7 @@ class LoanChange(NamedTuple):
 
 
 class LoanTracking(PersonRun[TrackLoans, Followed]):
-    """A run that tracks loans, in the order they were offered."""
+    """Ask about every open loan; report its state and what has changed."""
 
     flow, name, batch = "track_loans", "loans", "loan-tracking"
     operation, kind = Operation.LOAN_VIEW, SubjectKind.LOAN

@@ -516,7 +516,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
 
 
 class TransactionPull(Pull):
-    """A pull of transactions."""
+    """Pull the transactions of every live grant."""
 
     flow, name = "pull_transactions", "transactions"
     operation = Operation.AGGREGATOR_TRANSACTIONS
@@ -524,7 +524,7 @@ class TransactionPull(Pull):
 
 
 class AccountPull(Pull):
-    """A pull of linked accounts, with the profile if granted."""
+    """Pull the linked accounts of every live grant, and profiles where granted."""
 
     flow, name = "pull_accounts", "accounts"
     operation = Operation.AGGREGATOR_ACCOUNTS

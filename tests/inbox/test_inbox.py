@@ -412,8 +412,11 @@ def test_erasing_reaches_the_dropped_file_in_every_format(desk: Desk) -> None:
 
 
 def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk: Desk) -> None:
-    """The quarantine is kept for a month, the dropped file for a year: it has the person still."""
-    refused = {**customer(3), "bvn": "2291", "account_number": "", "phone": ""}
+    """The quarantine is kept for a month, the dropped file for a year: it has the person still.
+
+    A cell of `12345` under the account is searched for nowhere: it may be another's exposure.
+    """
+    refused = {**customer(3), "bvn": "2291", "account_number": "12345", "phone": ""}
     people = [customer(1), customer(2), refused]
     rows = [list(people[0]), *(list(each.values()) for each in people)]
     (desk.dropped / "book.csv").write_text(_csv(rows))
@@ -421,21 +424,6 @@ def test_a_refused_row_goes_from_the_input_after_its_quarantine_was_purged(desk:
     (report,) = desk.reports()
     assert report["rows"]["quarantined"] == 1
     folder = desk.dropped / "done" / report["run_id"]
-    with open_journal(desk.folder / "home", clock=partial(_after, 31)) as journal:
-        purge(journal, due(journal, Retention()))
-        assert not (folder / "quarantine.csv").exists()
-        whom = ErasureTarget(customer_id=refused["customer_id"])
-        erase(journal, find_person_data(journal, whom))
-    assert not (folder / "input" / "book.csv").exists()
-
-
-def test_an_odd_account_of_a_refused_row_finds_nobody_elses_file(desk: Desk) -> None:
-    """A cell of `12345` under the account is searched for nowhere: it may be another's exposure."""
-    refused = {**customer(3), "bvn": "2291", "account_number": "12345"}
-    people = [customer(1), customer(2), refused]
-    rows = [list(people[0]), *(list(each.values()) for each in people)]
-    (desk.dropped / "book.csv").write_text(_csv(rows))
-    assert desk.run(desk.take()) is Fate.SCREENED
     others = desk.dropped / "failed" / "x" / "others.xlsx"
     others.parent.mkdir(parents=True)
     book = openpyxl.Workbook()
@@ -443,7 +431,10 @@ def test_an_odd_account_of_a_refused_row_finds_nobody_elses_file(desk: Desk) -> 
     for row in (["customer_id", "bvn", "exposure"], ["OTHER-1", "22987654321", "12345"]):
         sheet.append(row)
     book.save(others)
-    with open_journal(desk.folder / "home") as journal:
+    with open_journal(desk.folder / "home", clock=partial(_after, 31)) as journal:
+        purge(journal, due(journal, Retention()))
+        assert not (folder / "quarantine.csv").exists()
         whom = ErasureTarget(customer_id=refused["customer_id"])
         assert erase(journal, find_person_data(journal, whom, inbox=desk.dropped))["removed_whole"]
+    assert not (folder / "input" / "book.csv").exists()
     assert others.exists()

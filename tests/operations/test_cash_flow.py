@@ -281,7 +281,7 @@ def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path) -> 
 
 def test_made_up_lives_are_told_apart(lender: CashFlow) -> None:
     """Salary, income and repayments of lives made elsewhere; far better than the largest credit."""
-    found = compared(made(80), lender)
+    found = compared(made(40), lender)
     ours, plain = found["cash flow"], found["naive rule"]
     assert min(ours.values()) >= 0.9
     assert ours["income within 10 %"] > 2 * plain["income within 10 %"]
@@ -297,7 +297,7 @@ REACHING = {
     "CREATE VIEW mine AS SELECT narration FROM transactions;": "narration",
     "CREATE VIEW;": "syntax error",
 }
-"""What is added to the definitions, and why it is refused."""
+"""What is put before the definitions, and why it is refused."""
 MONTHLY = "SELECT customer_id, median(inflow) FROM monthly GROUP BY customer_id;"
 
 
@@ -312,7 +312,7 @@ def test_a_lender_corrects_a_definition_that_reaches_nothing_else(tmp_path: Path
     (row,) = figures(cash_flow(tmp_path), items)
     assert row["tx_inflow_monthly"] == Decimal(70_000)
     for statement, why in REACHING.items():
-        own.write_text(text + statement, "utf-8")
+        own.write_text(statement + text, "utf-8")
         with pytest.raises(SettingsError, match=f"features.sql.*{why}"):
             pytest.fail(f"{statement} was taken: {cash_flow(tmp_path)}")
     own.write_text(text.replace(MONTHLY, "SELECT customer_id, inflow FROM monthly;"), "utf-8")

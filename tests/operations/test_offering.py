@@ -72,7 +72,8 @@ def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
 def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> None:
     """Any of the three requests makes an applicant; the others get no link, whatever decided.
 
-    Credit that nobody asked for needs an explicit word; without it nothing is left behind.
+    Credit that nobody asked for needs an explicit word; without it nothing is left behind. Who has
+    no sound contact gets no link, unless nothing is to be filled in.
     """
     lender = Lender(tmp_path)
     nobody = lender.screen([borrower(number, requested_amount="") for number in (6, 7)])
@@ -83,16 +84,23 @@ def test_rows_of_a_portfolio_are_offered_only_where_they_ask(tmp_path: Path) -> 
     assert lender.calls("loan_start") == []
     rows = [borrower(number, requested_amount="") for number in range(1, 6)]
     rows[0]["requested_amount"] = "50,000"
-    rows[1] |= {"requested_tenor_days": "30"}
+    rows[1] |= {"requested_tenor_days": "30", "email": ""}
     rows[2] |= {"requested_instalment": "5000"}
+    rows += [borrower(8, email="", phone=""), borrower(9, email="x@", phone="12")]
     night = lender.screen(rows, batch="asking")
-    asked = {"C1", "C2", "C3"} & chosen(night)
+    asked, without = {"C1", "C2", "C3"} & chosen(night), {"C8", "C9"}
+    assert without < chosen(night)
     offered = lender.offer(night)
     found = states(offered.offers)
     assert {each for each, state in found.items() if state == "offered"} == asked
-    assert {found[each] for each in chosen(night) - asked} <= {"no_request"}
-    assert offered.report["offers"]["no_request"] == len(chosen(night) - asked)
+    assert {each for each, state in found.items() if state == "no_contact"} == without
+    assert offered.offers["C9"]["email"] is None
+    others = chosen(night) - asked - without
+    assert {found[each] for each in others} <= {"no_request"}
+    assert offered.report["offers"]["no_request"] == len(others)
     assert len(lender.calls("loan_start")) == len(asked)
+    found = states(lender.offer(night, prefill=[]).offers)
+    assert [found[each] for each in sorted(without)] == ["offered"] * 2
     on_purpose = lender.offer(nobody, unsolicited=True)
     assert set(states(on_purpose.offers).values()) == {"offered"}
     assert on_purpose.report["source"]["unsolicited"] is True
@@ -163,25 +171,6 @@ def test_service_is_told_only_what_was_asked_for(lender: Lender, night: Night) -
         loan = lender.sandbox.loans.loans[row["reference"]]
         assert (loan.email, loan.phone_number) == told
         assert (row["email"], row["phone"]) == ("c1@mail.example.com", "+2348030000001")
-
-
-def test_customer_without_a_sound_contact_is_left_out(lender: Lender) -> None:
-    """Absent and malformed contacts are none, unless nothing is to be filled in."""
-    rows = [borrower(1), borrower(2, email="", phone=""), borrower(4, email="x@", phone="12")]
-    night = lender.screen([*rows, borrower(5, email="")])
-    assert {"C1", "C2", "C4", "C5"} <= chosen(night)
-    found = lender.offer(night)
-    assert states(found.offers) == {
-        "C1": "offered",
-        "C2": "no_contact",
-        "C4": "no_contact",
-        "C5": "offered",
-    }
-    assert found.offers["C4"]["email"] is None
-    assert set(states(lender.offer(night, prefill=[]).offers).values()) <= {
-        "offered",
-        "already_offered",
-    }
 
 
 # --- whose decision counts ---
