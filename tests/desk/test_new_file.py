@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import io
 import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,25 +25,24 @@ from tests.screening import World, consented_on, customer
 HEADINGS = ("Ref", "Surname", "Other Names", "BVN No", "NUBAN", "Bank", "Outstanding", "Remark")
 
 
-def workbook(number: int = 8) -> bytes:
-    """Return a messy workbook: a title above the headings, a wrong BVN, an id nobody names so."""
-    book = openpyxl.Workbook()
-    sheet = book.active
-    assert sheet is not None
-    sheet.append(["Extract of branch 7"])
-    sheet.append(HEADINGS)
-    for each in range(1, number + 1):
-        row = customer(each)
-        bvn = "123" if each == 3 else row["bvn"]
-        sheet.append(
-            [
-                *(f"K-{each}", row["last_name"], row["first_name"], bvn),
-                *(row["account_number"], row["bank_code"], row["exposure"], "ok"),
-            ]
-        )
-    sink = io.BytesIO()
+def workbook_of(**sheets: Iterable[Sequence[object]]) -> bytes:
+    """Return a workbook of some sheets, each with its rows."""
+    book, sink = openpyxl.Workbook(write_only=True), io.BytesIO()
+    for title, rows in sheets.items():
+        sheet = book.create_sheet(title)
+        for row in rows:
+            sheet.append(row)
     book.save(sink)
     return sink.getvalue()
+
+
+def workbook() -> bytes:
+    """Return a messy workbook: a title above the headings, a wrong BVN, an id nobody names so."""
+    people = {f"K-{each}": customer(each) for each in range(1, 9)}
+    people["K-3"]["bvn"] = "123"
+    names = ("last_name", "first_name", "bvn", "account_number", "bank_code", "exposure")
+    rows = [(key, *(row[name] for name in names), "ok") for key, row in people.items()]
+    return workbook_of(Extract=[["Extract of branch 7"], HEADINGS, *rows])
 
 
 def bring(browser: Browser, data: bytes, name: str = "applicants.xlsx", **fields: Any) -> Any:  # noqa: ANN401 - as httpx
@@ -102,25 +102,19 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(
 
 def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: Office) -> None:
     """Where no heading means customer_id, the data's own headings are shown, to choose one of."""
-    book = openpyxl.Workbook()
-    cover = book.active
-    assert cover is not None
-    cover.append(["ABC MFB LTD", "Loan book"])
-    data = book.create_sheet("Nov")
-    for row in (["Loan listing"], [], ["S/N", "Who", "SURNAME", "BVN"]):
-        data.append(row)
-    data.append([1, "CU1", "ADE", "22212345678"])
-    content = io.BytesIO()
-    book.save(content)
+    headings, row = ["S/N", "Who", "SURNAME", "BVN"], [1, "CU1", "ADE", "22212345678"]
+    data = workbook_of(
+        Cover=[["ABC MFB LTD", "Loan book"]], Nov=[["Loan listing"], [], headings, row]
+    )
     browser = office.browser("analyst", name="Ada")
-    address = bring(browser, content.getvalue()).headers["location"]
+    address = bring(browser, data).headers["location"]
     page = browser.get(address).text
     assert "choose customer_id for one of the headings below" in page
     assert "mapping file" not in page
-    assert set(understood(page)) == {"S/N", "Who", "SURNAME", "BVN"}
+    assert set(understood(page)) == set(headings)
     assert ">Screen</button>" not in page
     fields = {"h0": "", "h1": "customer_id", "h2": "last_name", "h3": "bvn"}
-    asked = {"heading": ["S/N", "Who", "SURNAME", "BVN"], "checks_shown": "1", "check": ["karma"]}
+    asked = {"heading": headings, "checks_shown": "1", "check": ["karma"]}
     assert browser.post(f"{address}/quote", **asked, **fields).status_code == 303
     page = browser.get(address).text
     assert "1 row: 1 would be screened" in page
@@ -305,17 +299,11 @@ def test_open_consent_dates_wait_for_the_order(office: Office) -> None:
 
 def sheet_book() -> bytes:
     """Return a workbook with two sheets of customers."""
-    made = openpyxl.Workbook()
-    assert made.active is not None
-    made.active.title = "June"
-    for title, people in (("June", (1,)), ("July", (2, 3))):
-        sheet = made.active if title == "June" else made.create_sheet(title)
-        sheet.append(["customer_id", "bvn" if title == "June" else "BVN No"])
-        for number in people:
-            sheet.append([f"{title}-{number}", customer(number)["bvn"]])
-    sink = io.BytesIO()
-    made.save(sink)
-    return sink.getvalue()
+    bvns = {number: customer(number)["bvn"] for number in (1, 2, 3)}
+    return workbook_of(
+        June=[("customer_id", "bvn"), ("June-1", bvns[1])],
+        July=[("customer_id", "BVN No"), ("July-2", bvns[2]), ("July-3", bvns[3])],
+    )
 
 
 def test_another_sheet_is_shown_before_it_is_screened(office: Office) -> None:
