@@ -6,13 +6,12 @@ Prefect is imported only here and below, once its settings are in the environmen
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
 import sys
 from contextlib import contextmanager, suppress
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.cli.command import Result
 from nightscreen.cli.context import settings_of_command
@@ -26,7 +25,7 @@ from nightscreen.tasks.temporary_server import client_environment
 from nightscreen.tasks.terminal import AT_TERMINAL, Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import Iterator
     from types import FrameType
 
 EXIT_BY_STATE = {"completed": 0, "stopped": 3, "test_mode": 4}
@@ -44,7 +43,6 @@ _STARTING = (
     "Starting a temporary Prefect server, about ten seconds "
     "(nightscreen up keeps one that runs) ..."
 )
-Returned = TypeVar("Returned")
 
 
 def settings_for_calls() -> Settings:
@@ -140,17 +138,19 @@ def run_flow(path: str, *given: object, shown: bool = True, **options: object) -
         module = f"nightscreen.flows.{module_name}"
         prepare_engine(module)
         work = getattr(import_module(module), name)
-        if not shown:
-            return in_loop(work(*given, **options))
+        import uvloop  # docs/adr/0001
+
         from nightscreen.cli.terminal import ask_on_terminal, show_progress
         from nightscreen.tasks.server import beside
 
         async def watched() -> Any:  # noqa: ANN401 - as above
+            if not shown:
+                return await work(*given, **options)
             ask_on_terminal()
             async with beside(show_progress()):
                 return await work(*given, **options)
 
-        return in_loop(watched())
+        return uvloop.run(watched())
 
 
 def run_as_command(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of any flow
@@ -158,16 +158,6 @@ def run_as_command(path: str, parameters: Any) -> Result:  # noqa: ANN401 - of a
     report = run_flow(path, parameters)
     more = about(report, parameters.output)
     return Result(report, EXIT_BY_STATE.get(report["state"], 1), more=more)
-
-
-def in_loop(work: Coroutine[Any, Any, Returned]) -> Returned:
-    """Run a coroutine to its end, in uvloop if it is installed (docs/adr/0001)."""
-    if importlib.util.find_spec("uvloop") is None:  # Windows
-        return asyncio.run(work)
-    import uvloop
-
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(work)
 
 
 @contextmanager

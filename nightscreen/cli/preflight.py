@@ -1,36 +1,31 @@
 """Checks before the engine starts.
 
-A mistake is reported at once and costs nothing. The cheapest checks come first; nothing is written
-to disk before all input has been checked. The flow repeats the checks it needs, because a
-deployment starts it without this module.
+A mistake is reported at once and costs nothing. A run is prepared as the flow does it, then put
+away: a deployment starts the flow without this module.
 """
 
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.cli.output import say_open_dates
-from nightscreen.config.settings import overridden
-from nightscreen.files.keys import decode_key
 from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
-from nightscreen.files.sealed_file import is_sealed, unsealed_input
 from nightscreen.journal import journal_of
 from nightscreen.journal.opening import journal_exists
-from nightscreen.policy.load import load_policy
 from nightscreen.reading.date_orders import DateOrders
-from nightscreen.reading.mapping_file import read_mapping
-from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.run import require_same_input, require_service
-from nightscreen.runs.screening_run import resolve
+from nightscreen.runs.run import require_service
+from nightscreen.runs.screening_run import prepare
 from nightscreen.schemas.clock import deadline_instant, system_clock
 from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 
 if TYPE_CHECKING:
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
+    from nightscreen.runs.screening_run import Prepared
 
 
 _PATHS = ("mapping", "policy")
@@ -53,39 +48,11 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         UsageError: settings, parameters, input, mapping or output are wrong.
         JournalError: the journal cannot be used.
     """
-    if not parameters.quote_only:
-        require_service(settings, quote_only=False)
-    _check_choices(parameters)
-    if parameters.input:
-        if not is_sealed(Path(parameters.input)):  # else the journal's key is needed
-            _check_input(Path(parameters.input), parameters)
-    elif not parameters.run:
-        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
-    if configured := settings.data_key.get_secret_value():  # the journal checks its fingerprint
-        decode_key(configured, "NIGHTSCREEN_DATA_KEY")
-    _check_run(parameters, settings)
-    _check_output(parameters.output)
-
-
-def _check_choices(parameters: ScreenBatch) -> None:
-    overridden({}, parameters.freshness)
+    require_service(settings, quote_only=parameters.quote_only)
     now = system_clock()
     deadline = deadline_instant(parameters.deadline, now)
     if deadline is not None and deadline <= now:
         raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
-    for policy in filter(None, (parameters.policy, parameters.shadow)):
-        load_policy(Path(policy))
-
-
-def _check_input(path: Path, parameters: ScreenBatch) -> None:
-    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
-    source = open_source(path, mapping=mapping)
-    if not parameters.date_order and not parameters.run:
-        say_open_dates(DateOrders(source))
-
-
-def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
-    """Open the journal; compare the parameters with those of a run that is resumed."""
     if parameters.run and not journal_exists(settings.home, settings.journal_url):
         raise InputError(
             f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
@@ -95,31 +62,27 @@ def _check_run(parameters: ScreenBatch, settings: Settings) -> None:
         make_private_folder(settings.home)
     except OutputError as error:
         raise SettingsError(f"NIGHTSCREEN_HOME: {error}") from None
-    with journal_of(settings) as journal:
-        resolved = resolve(parameters, journal, settings.approval_timeout)
-        if resolved.earlier is not None:
-            begun_with = {
-                "batch": resolved.batch,
-                "karma_identities": [kind.value for kind in resolved.wanted.karma_kinds],
-            }
-            _refuse_changes(parameters, resolved.parameters.model_copy(update=begun_with))
-        with unsealed_input(resolved.input, journal.sealer) as clear:
-            if not parameters.input or is_sealed(resolved.input):
-                _check_input(clear, resolved.parameters)
-            if resolved.earlier is not None:
-                require_same_input(resolved.earlier, file_digest(clear))
+    with journal_of(settings) as journal, ExitStack() as opened:
+        ready = prepare(parameters, settings, journal, opened)
+        if ready.earlier is not None:
+            _refuse_changes(parameters, ready)
+        elif not parameters.date_order:
+            say_open_dates(DateOrders(ready.source))
+    _check_output(parameters.output)
 
 
-def _refuse_changes(given: ScreenBatch, begun_with: ScreenBatch) -> None:
+def _refuse_changes(given: ScreenBatch, ready: Prepared) -> None:
     """Refuse options that differ from those the resumed run was begun with.
 
     Raises:
         InputError: an option differs.
     """
+    kinds = [kind.value for kind in ready.wanted.karma_kinds]
+    begun_with = {**dict(ready.parameters), "batch": ready.batch, "karma_identities": kinds}
     for name in _FIXED:
         if name not in given.model_fields_set:
             continue
-        current, original = getattr(given, name), getattr(begun_with, name)
+        current, original = getattr(given, name), begun_with[name]
         if name in _PATHS:
             current = str(Path(current).absolute())
         if current != original:

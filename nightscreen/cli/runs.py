@@ -117,7 +117,7 @@ def release(
     reason: Annotated[str, typer.Option(help="Why it may be published; no personal data.")],
 ) -> dict[str, Any]:
     """Release a run that was held because its results were not plausible."""
-    from nightscreen.runs.release import release as release_run  # loads the tables
+    from nightscreen.runs.open_cases import release as release_run  # loads the tables
 
     actor = Actor.by_command(settings_of_command())
     with opened_journal() as journal:

@@ -35,7 +35,7 @@ from nightscreen.journal.settling import open_gaps
 from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, standing_of
 from nightscreen.results.notices import confirm_proposals
 from nightscreen.runs.approval import resumed, waits_in_inbox
-from nightscreen.runs.release import release as release_run
+from nightscreen.runs.open_cases import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import DAY_MICROS, deadline_instant, spending_day
 from nightscreen.schemas.contests import Confirmation, Signature

@@ -1,7 +1,7 @@
 """Anomaly check: compare a run's outcome rates with the median of the batch's earlier runs.
 
 A run that looks like a fault of the service is held: it may not be published until a person has
-checked and released it (`runs/release.py`). Pure functions.
+checked and released it (`runs/open_cases.py`). Pure functions.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
 """Publishing a run opens a case for each customer whom the policy does not approve.
 
+A held run is published once somebody releases it.
+
 Cases are records of the journal, so that the work list over all batches is one query. A run
 replaces the cases of its customers and ends those of customers who are gone. A customer on whom a
 person has decided gets no case until the evidence changes.
@@ -7,6 +9,7 @@ person has decided gets no case until the evidence changes.
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -15,17 +18,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import enriched_parts
+from nightscreen.files.outputs import MANIFEST, REPORT, enriched_parts
+from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.sealing import pieces_of
+from nightscreen.journal.actor import RELEASE
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
+from nightscreen.report.anomaly_check import HELD, RELEASED
 from nightscreen.report.facts import GROUPS, group_columns
+from nightscreen.report.page import report_page
 from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.results.final_decision import standing_reviews
 from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase
+from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.decisions import LISTED
+from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.issues import first_present, joined
 
@@ -33,6 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nightscreen.journal import Journal
+    from nightscreen.journal.actor import Actor
     from nightscreen.journal.runs import RunRecord
 
 _BLOCK_ROWS = 8_192
@@ -147,3 +157,47 @@ def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
             for rows in customers_of(Path(other.folder)):
                 customers.update(_keys(journal, run, rows))
     return customers
+
+
+# --- of a held run ---
+
+
+def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[str, Any]:
+    """Release a held run in journal, report, page and manifest; return the report.
+
+    The reason is stored unencrypted, so it must not contain personal data.
+
+    Raises:
+        NotAllowedError: the actor may not release it.
+        InputError: there is no such run, it is not held, or the reason is blank.
+    """
+    actor.require(journal, RELEASE, run_id=run_id)
+    run = journal.runs.find(run_id)
+    if run is None:
+        raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+    if not reason.strip():
+        raise InputError("say why the run may be published, with --reason")
+    report = run.report or {}
+    if not report.get(HELD) or report.get(RELEASED):
+        raise InputError(
+            f"run {run_id} is not held: nothing about it was implausible, or it was released before"
+        )
+    at = instant_text(journal.clock())
+    released = {"at": at, "reason": reason.strip()}
+    report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
+    folder = RunFolder(Path(run.folder))
+    if (folder.path / REPORT).exists():
+        folder.write_json(REPORT, report)
+        folder.write_text("report.html", report_page(report))
+        if (folder.path / MANIFEST).exists():
+            manifest = json.loads((folder.path / MANIFEST).read_text("utf-8"))
+            fresh = folder.files()
+            manifest["files"] |= {name: fresh[name] for name in (REPORT, "report.html")}
+            manifest["publishable"] = report["publishable"]
+            folder.write_json(MANIFEST, manifest)
+            folder.publish()
+    journal.runs.keep_report(run_id, report)
+    if report["publishable"]:
+        publish_cases(journal, run, folder.path)
+    actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
+    return report

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ from nightscreen.planning.shared_identifiers import (
 )
 from nightscreen.policy.load import load_policy
 from nightscreen.policy.versions import approval_of, policy_in_force
-from nightscreen.reading.mapping_file import Mapping, read_mapping
+from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.merge_rows import merges_rows
 from nightscreen.reading.open_file import file_digest, open_source
 from nightscreen.runs.run import (
@@ -150,21 +150,10 @@ def open_screening(
 def _open(
     given: ScreenBatch, settings: Settings, journal: Journal, opened: ExitStack
 ) -> ScreeningRun:
-    resolved = resolve(given, journal, settings.approval_timeout)
-    earlier = resolved.earlier
-    path = opened.enter_context(unsealed_input(resolved.input, journal.sealer))
-    digest = file_digest(path)
-    require_same_input(earlier, digest)
-    mapping_file = resolved.parameters.mapping
-    mapping = read_mapping(Path(mapping_file)) if mapping_file else None
-    if earlier is None:
-        resolved = _filled_in(resolved, settings, mapping, journal)
-    parameters, wanted, now = resolved.parameters, resolved.wanted, journal.clock()
-    ages = overridden(settings.freshness, parameters.freshness)
-    policy, approval = _policy_in_force(
-        parameters, settings, journal, now if earlier is None else earlier.started_at
-    )
-    source = open_source(path, mapping=mapping)
+    ready, now = prepare(given, settings, journal, opened), journal.clock()
+    parameters, wanted, earlier = ready.parameters, ready.wanted, ready.earlier
+    if earlier is None and given.date_order:  # also applies to the batch's next runs
+        journal.runs.keep_date_order(ready.batch, given.date_order)
     open_as = f"{wanted.run_id}@{journal.holders.name}"
     workspace = Workspace.of(settings.home, open_as, journal.sealer)
     opened.callback(workspace.clear)
@@ -176,23 +165,23 @@ def _open(
         settings,
         run_id=wanted.run_id,
         flow=SCREEN_FLOW,
-        batch=resolved.batch,
+        batch=ready.batch,
         purpose=wanted.purpose.value,
         operations=wanted.checks,
-        input_digest=digest,
+        input_digest=ready.input_digest,
         earlier=earlier,
         wanted=wanted,
-        source=source,
+        source=ready.source,
         workspace=workspace,
         freshness=Freshness(
-            max_ages(wanted.purpose, ages),
+            max_ages(wanted.purpose, ready.ages),
             now,
             journal.answers.position(),
-            cash_flow_age(wanted.purpose, ages),
+            cash_flow_age(wanted.purpose, ready.ages),
         ),
-        policy=policy,
-        policy_approval=approval,
-        shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
+        policy=ready.policy,
+        policy_approval=ready.policy_approval,
+        shadow=ready.shadow,
     )
     if run.only_quotes:
         return run
@@ -209,21 +198,6 @@ def _leave_nothing(journal: Journal, run_id: str) -> None:
     with suppress(JournalError):
         journal.lookups.clear(run_id)
         journal.askers.clear(run_id)
-
-
-def _filled_in(
-    resolved: Resolved, settings: Settings, mapping: Mapping | None, journal: Journal
-) -> Resolved:
-    """Return a new run's parameters, completed from settings, mapping and earlier runs."""
-    parameters = resolved.parameters
-    merging = merges_rows(parameters, settings, mapping)
-    if parameters.date_order:  # also applies to the batch's next runs
-        journal.runs.keep_date_order(resolved.batch, parameters.date_order)
-    order = parameters.date_order or journal.runs.date_order(resolved.batch)
-    parameters = parameters.model_copy(update={"merge_rows": merging, "date_order": order})
-    if not parameters.shadow and settings.shadow is not None:
-        parameters = parameters.model_copy(update={"shadow": str(settings.shadow)})
-    return replace(resolved, parameters=parameters)
 
 
 def _policy_in_force(
@@ -391,44 +365,75 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
 # --- its parameters ---
 
 
-@dataclass(frozen=True, slots=True)
-class Resolved:
-    """Complete and valid parameters, merged with those of a resumed run."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prepared:
+    """What a screening run begins with: parameters that are complete, and what they name, read."""
 
     parameters: ScreenBatch
     earlier: RunRecord | None
     wanted: Wanted
     batch: str
-    input: Path
+    source: TableSource  # the unencrypted file, with the meaning of its columns
+    input_digest: str
+    ages: dict[str, dict[str, timedelta]]  # how old answers may be, where the run or settings say
+    policy: Policy
+    policy_approval: PolicyVersion | None
+    shadow: Policy | None
 
 
-def resolve(parameters: ScreenBatch, journal: Journal, approval_timeout: timedelta) -> Resolved:
-    """Complete parameters from the run to resume, if any, and from the purpose.
+def prepare(
+    given: ScreenBatch, settings: Settings, journal: Journal, opened: ExitStack
+) -> Prepared:
+    """Complete parameters from the run to resume, settings, mapping and earlier runs; read files.
 
-    An unused approval is valid for `approval_timeout`.
+    Nothing is saved. `opened` removes the input's unencrypted copy.
 
     Raises:
-        InputError: no input, no such run to resume, or its spending was refused.
+        InputError: no usable input, no such run to resume, or its spending was refused.
+        UsageError: another parameter or setting is wrong.
     """
-    earlier = find_earlier(journal, parameters.run, SCREEN_FLOW)
+    parameters, earlier = given, find_earlier(journal, given.run, SCREEN_FLOW)
     if earlier is not None:
-        approval = None if parameters.quote_only else _approval(journal, earlier, approval_timeout)
-        parameters = _with_earlier(parameters, earlier, approval)
+        timeout = settings.approval_timeout
+        approval = None if given.quote_only else _approval(journal, earlier, timeout)
+        parameters = _with_earlier(given, earlier, approval)
     if not parameters.input:
         raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
+    path = Path(parameters.input)
+    batch = earlier.batch if earlier else parameters.batch or batch_name(path)
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    clear = opened.enter_context(unsealed_input(path, journal.sealer))
+    source, digest = open_source(clear, mapping=mapping), file_digest(clear)
+    require_same_input(earlier, digest)
+    if earlier is None:
+        more = {
+            "merge_rows": merges_rows(parameters, settings, mapping),
+            "date_order": parameters.date_order or journal.runs.date_order(batch),
+            "shadow": parameters.shadow or str(settings.shadow or ""),
+        }
+        parameters = parameters.model_copy(update=more)
     purpose = Purpose(parameters.purpose)
     kinds = tuple(IdentityKind(kind) for kind in dict.fromkeys(parameters.karma_identities))
-    checks = tuple(dict.fromkeys(parameters.checks))
-    path = Path(parameters.input)
-    wanted = Wanted(
-        checks,
-        kinds or DEFAULT_KARMA_IDENTITIES[purpose],
-        purpose,
-        run_id_for(journal, earlier),
-        stop_at_first=parameters.karma_stop_at_first,
+    begun_at = journal.clock() if earlier is None else earlier.started_at
+    policy, policy_approval = _policy_in_force(parameters, settings, journal, begun_at)
+    return Prepared(
+        parameters=parameters,
+        earlier=earlier,
+        wanted=Wanted(
+            tuple(dict.fromkeys(parameters.checks)),
+            kinds or DEFAULT_KARMA_IDENTITIES[purpose],
+            purpose,
+            run_id_for(journal, earlier),
+            stop_at_first=parameters.karma_stop_at_first,
+        ),
+        batch=batch,
+        source=source,
+        input_digest=digest,
+        ages=overridden(settings.freshness, parameters.freshness),
+        policy=policy,
+        policy_approval=policy_approval,
+        shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
     )
-    batch = parameters.batch or batch_name(path)
-    return Resolved(parameters, earlier, wanted, earlier.batch if earlier else batch, path)
 
 
 def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval | None:

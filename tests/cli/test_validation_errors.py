@@ -191,7 +191,7 @@ def test_an_unexpected_fault_shows_no_traceback_and_no_value(
     def break_down(*_: object, **__: object) -> None:
         raise ValueError("22123456789")
 
-    monkeypatch.setattr("nightscreen.cli.preflight.open_source", break_down)
+    monkeypatch.setattr("nightscreen.runs.screening_run.open_source", break_down)
     ended = here("screen", "good.csv")
     assert ended.status == 1
     assert ended.err.startswith("nightscreen: unexpected ValueError at ")

@@ -11,7 +11,7 @@ import pytest
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.actor import Actor
 from nightscreen.report.anomaly_check import earlier_reports, find_anomalies, hold
-from nightscreen.runs.release import release
+from nightscreen.runs.open_cases import release
 from nightscreen.schemas.errors import InputError
 from tests.begun import begin_run
 from tests.results.nights_in_a_test import BATCH, Nights
@@ -94,7 +94,7 @@ def test_a_held_run_is_released_with_a_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Journal, report and manifest say publishable from then on, and why."""
-    monkeypatch.setattr("nightscreen.runs.release.report_page", lambda _: "page")
+    monkeypatch.setattr("nightscreen.runs.open_cases.report_page", lambda _: "page")
     nights, folder = held_run(tmp_path)
     release(nights.journal, Actor("Ada"), "run-1", "A new branch of salaried customers.")
     written = json.loads((folder.path / "report.json").read_text("utf-8"))

@@ -16,8 +16,7 @@ from nightscreen.journal.cases import Cases
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import runs
-from nightscreen.runs.open_cases import publish_cases
-from nightscreen.runs.release import release
+from nightscreen.runs.open_cases import publish_cases, release
 from nightscreen.schemas.cases import OpenCase
 from tests.results.reviewing import filled, save
 from tests.screening import World, customer
