@@ -422,21 +422,15 @@ _UNVERIFIED = {"no_request", "otp_malformed"}  # the columns may be swapped
 _DIGITS = re.compile(r"[0-9]+")
 
 
-@dataclass(slots=True)
-class OtpFile:
-    """The contents of a file of passwords: rows that can be sent, and refused rows."""
+@dataclass(frozen=True, slots=True)
+class OtpRow:
+    """A row of a file of passwords."""
 
-    digits: int  # length of a password
-    # line and password by customer_id
-    supplied: dict[str, tuple[int, str]] = field(default_factory=dict, repr=False)
-    refused: list[RefusedRow] = field(default_factory=list)
-
-    def refuse(self, line: int, customer_id: str, column: str, code: str) -> None:
-        """Refuse a row; an unverified customer_id that could be a password is not shown."""
-        if code in _UNVERIFIED and tidy_otp(customer_id, self.digits):
-            customer_id = ""
-        hint = HINTS.get(code, BROKEN).format(digits=self.digits)
-        self.refused.append(RefusedRow(line, column, code, hint, (customer_id,)))
+    line: int
+    customer_id: str
+    otp: str | None = field(default=None, repr=False)
+    code: str = ""  # why its password may not be sent
+    column: str = "customer_id"  # the column at fault
 
 
 @dataclass(slots=True, kw_only=True)
@@ -463,50 +457,51 @@ class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
         The digest is keyed: from a plain one the few digits of a password could be guessed. The
         file's own name is the batch name if the requests have several.
         """
-        path, file = Path(parameters.input), read_passwords(parameters, settings)
+        path, rows = Path(parameters.input), read_passwords(parameters, settings)
         with journal_of(settings) as journal:
             names = journal.pseudonyms
-            customers = [names.customers_anywhere([each]) for each in file.supplied]
+            customers = [names.customers_anywhere([row.customer_id]) for row in rows if row.otp]
             asked = {each.batch for each in requests_of(journal).newest(customers).values()}
             digest = names.subject("file of passwords", file_digest(path)).hex()
         return asked.pop() if len(asked) == 1 else batch_name(path), f"keyed:{digest}"
 
     def load_people(self) -> list[SuppliedOtp]:
         """Read the passwords into memory and check each customer's request; write quarantine."""
-        file = read_passwords(self.parameters, self.run.settings)
-        self.rows_read = len(file.supplied) + len(file.refused)
-        self._batches = set()
-        people = list(self._matched(file))
-        file.supplied.clear()
-        self.rows_refused = len(file.refused)
-        refused = sorted(file.refused, key=lambda row: row.line)
-        with self.run.folder.findings(QUARANTINED) as write:
-            write(refused, [each.problem for each in refused])
-        return people
-
-    def _matched(self, file: OtpFile) -> Iterator[SuppliedOtp]:
-        """Yield each password with its customer's request; refuse those that may not be sent."""
-        run, name = self.run, self.run.journal.pseudonyms.customers_anywhere
-        customers = {each: name([each]) for each in file.supplied}
+        run, rows = self.run, read_passwords(self.parameters, self.run.settings)
+        name = run.journal.pseudonyms.customers_anywhere
+        customers = {row.customer_id: name([row.customer_id]) for row in rows if row.otp}
         known = self.newest(customers.values())
+        self._batches = {each.batch for each in known.values()}
         wrong = [each for each in known.values() if each.state is BvnState.WRONG_OTP]
         runs = map(run.journal.runs.find, {each.finish_run_id or "" for each in wrong})
         tried = {each.run_id for each in runs if each and each.input_digest == run.input_digest}
-        for customer_id, (line, otp) in file.supplied.items():
-            request = known.get(customers[customer_id])
-            if request is None:
-                file.refuse(line, customer_id, "customer_id", "no_request")
-                continue
-            self._batches.add(request.batch)
-            if request.finish_run_id == run.run_id and request.finishing is None:
-                continue  # an earlier session of the run has sent it
-            code = refusal(request, run.settings.bvn_consent, run.clock())
-            if not code and request.state is BvnState.WRONG_OTP and request.finish_run_id in tried:
-                code = "already_tried"
+        people: list[SuppliedOtp] = []
+        refused: list[RefusedRow] = []
+        for row in rows:
+            request, code = known.get(customers.get(row.customer_id, b"")), row.code
+            if row.otp and request is None:
+                code = "no_request"
+            elif row.otp and request is not None:
+                if request.finish_run_id == run.run_id and request.finishing is None:
+                    continue  # an earlier session of the run has sent it
+                code = refusal(request, run.settings.bvn_consent, run.clock())
+                if not code and request.finish_run_id in tried:
+                    code = "already_tried"
+                if not code:
+                    people.append(supplied_otp(request, row.otp))
             if code:
-                file.refuse(line, customer_id, "customer_id", code)
-            else:
-                yield supplied_otp(request, otp)
+                refused.append(self._refused(row, code))
+        self.rows_read, self.rows_refused = len(rows), len(refused)
+        with run.folder.findings(QUARANTINED) as write:
+            write(refused, [each.problem for each in refused])
+        return people
+
+    def _refused(self, row: OtpRow, code: str) -> RefusedRow:
+        """Return a refused row; an unverified customer_id that could be a password is not shown."""
+        digits = self.run.settings.bvn_consent.otp_digits
+        is_shown = code not in _UNVERIFIED or not tidy_otp(row.customer_id, digits)
+        hint = HINTS.get(code, BROKEN).format(digits=digits)
+        return RefusedRow(row.line, row.column, code, hint, (row.customer_id if is_shown else "",))
 
     def apply_record(self, person: SuppliedOtp, record: BvnRequest | None) -> None:
         """Update the request; no password is sent if it was erased or replaced by a new one."""
@@ -585,7 +580,7 @@ def tidy_otp(text: str, digits: int) -> str | None:
     return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
 
 
-def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
+def read_passwords(parameters: ConfirmBvns, settings: Settings) -> list[OtpRow]:
     """Read the columns `customer_id` and `otp` of a file of passwords; others are ignored.
 
     Raises:
@@ -598,28 +593,26 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> OtpFile:
     source = open_source(Path(parameters.input), kind=OTPS)
     if "otp" not in {column.known for column in source.header.columns}:
         raise InputError(f"{source.path}: no column otp; the file needs customer_id,otp")
-    file = OtpFile(settings.bvn_consent.otp_digits)
-    rows: list[tuple[int, str | None, str | None]] = []
+    given: list[tuple[int, str | None, str | None]] = []
+    rows: list[OtpRow] = []
     for batch in source.batches():
         columns = known_text(batch.columns, source.header, OTPS.columns)
-        cells = (columns[name].to_pylist() for name in OTPS.columns)
-        rows += zip(batch.lines, *cells, strict=True)
-        for broken in batch.broken:
-            file.refuse(broken.line, "", broken.column, broken.code)
-    number = Counter(customer_id for _, customer_id, _ in rows)
-    for line, customer_id, text in rows:
-        otp = tidy_otp(text or "", file.digits)
-        if customer_id is None:
-            file.refuse(line, "", "customer_id", "customer_id_missing")
-        elif number[customer_id] > 1:
-            file.refuse(line, customer_id, "customer_id", "customer_id_repeated")
-        elif otp is not None:
-            file.supplied[customer_id] = line, otp
-        elif text is None:
-            file.refuse(line, customer_id, "otp", "otp_missing")
+        given += zip(
+            batch.lines, *(columns[name].to_pylist() for name in OTPS.columns), strict=True
+        )
+        rows += [OtpRow(each.line, "", None, each.code, each.column) for each in batch.broken]
+    number = Counter(customer_id for _, customer_id, _ in given)
+    for line, customer_id, text in given:
+        otp = tidy_otp(text or "", settings.bvn_consent.otp_digits)
+        if customer_id is None or number[customer_id] > 1:
+            code = "customer_id_repeated" if customer_id else "customer_id_missing"
+            rows.append(OtpRow(line, customer_id or "", None, code))
+        elif otp is None:
+            code = "otp_malformed" if text else "otp_missing"
+            rows.append(OtpRow(line, customer_id, None, code, "otp"))
         else:
-            file.refuse(line, customer_id, "otp", "otp_malformed")
-    return file
+            rows.append(OtpRow(line, customer_id, otp))
+    return sorted(rows, key=lambda row: row.line)
 
 
 # --- links where customers type their passwords themselves ---
