@@ -189,28 +189,22 @@ def test_nobody_is_asked_without_consent_and_nobody_twice(world: BvnWorld) -> No
     assert len(world.calls()) == 1
 
 
-def test_consent_withdrawn_between_the_stages_stops_the_second(world: BvnWorld) -> None:
-    """A file that knows of the withdrawal ends the open request; the password is not sent."""
-    world.request([asked(1), asked(2)])
-    otps = {f"C{number}": world.otp(asked(number)) or "" for number in (1, 2)}
+def test_consent_is_judged_again_before_sending(world: BvnWorld) -> None:
+    """A consent that ends between the stages is not relied upon; the password is not sent.
+
+    So does a file that knows of the withdrawal end the open request.
+    """
+    world.clock = clock = Clock()
+    world.request([asked(1), asked(2), asked(3, consent_expires_at=later(hours=2))])
+    otps = {f"C{number}": world.otp(asked(number)) or "" for number in (1, 2, 3)}
     world.request([asked(1, consent_withdrawn_at=days_ago(30)), asked(2)])
+    clock.forward(hours=3)
     result = world.confirm(otps)
-    assert ("2", "consent_ended") in result.problems
-    assert (result.rows["C1"]["state"], result.rows["C2"]["state"]) == ("refused", "confirmed")
+    assert result.problems == [("2", "consent_ended"), ("4", "consent_ended")]
+    states = [result.rows[f"C{number}"]["state"] for number in (1, 2, 3)]
+    assert states == ["refused", "confirmed", "refused"]
     assert result.rows["C1"]["masked_contact"] is None
     assert len(world.calls("bvn_finish")) == 1
-
-
-def test_consent_is_judged_again_before_sending(world: BvnWorld) -> None:
-    """A consent that ends between the stages is not relied upon."""
-    world.clock = clock = Clock()
-    soon = asked(1, consent_expires_at="2099-01-01T00:00:00")
-    world.request([{**soon, "consent_expires_at": later(hours=2)}])
-    otp = world.otp(soon) or ""
-    clock.forward(hours=3)
-    result = world.confirm({"C1": otp})
-    assert result.problems == [("2", "consent_ended")]
-    assert world.calls("bvn_finish") == []
 
 
 def later(**ahead: int) -> str:
