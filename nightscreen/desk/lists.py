@@ -39,6 +39,7 @@ from nightscreen.results.final_decision import FINAL_COLUMNS, final_columns, sta
 from nightscreen.results.wording import Words, said_of, team_sentences
 from nightscreen.schemas.clock import LAGOS, lagos_day, span_micros, to_micros
 from nightscreen.schemas.contests import ContestAbout, ContestOutcome, ContestState
+from nightscreen.schemas.decisions import LISTED
 from nightscreen.schemas.policy import Decision, Policy
 from nightscreen.web.guard import attachment, see_other
 
@@ -57,7 +58,6 @@ MOST_EXPORTED: Final = 1_000_000  # rows, all in memory; a sheet of XLSX holds h
 MOST_BY: Final = 5  # columns of the file that a list is narrowed by at once
 USUAL_WAIT_DAYS: Final = 7  # a choice: what the form proposes
 LONGEST_WAIT_DAYS: Final = 365  # a choice: no case is put off for more than a year
-NEEDS_SOMEBODY: Final = ("decline", "review", "undecided")
 _SHEET_ROWS: Final = 1_048_000  # a sheet of XLSX has 1,048,576
 _WORKBOOK: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXPORTED = (
@@ -142,7 +142,7 @@ def run_decisions(context: Context) -> Response:
         rows=_settled(context, run, found),
         total=total,
         needing=needing,
-        needs_somebody=[("decision", word) for word in NEEDS_SOMEBODY],
+        needs_somebody=[("decision", word) for word in LISTED],
     )
 
 

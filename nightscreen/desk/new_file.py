@@ -180,13 +180,16 @@ def _file(context: Context, upload: Upload) -> Response:
     merge = bool(context.settings.merge_rows or chosen.get("merge_rows"))
     headings: list[str] = []
     sheets: list[str] = []
-    understood: dict[str, str] = {}
+    meaning: dict[str, str] = {}
     diagnosis, shown, open_dates = None, None, None
     try:
         with _in_clear(context, upload) as path:
             sheets = sheets_of(path)
-            headings, understood = _understood(path, mapping.sheet)
+            headings = headings_of(path, mapping)
+            meaning = _guessed(headings, mapping)
             source = open_source(path, mapping=mapping)
+            known = {each.heading: each.known or "" for each in source.header.columns}
+            meaning = dict.fromkeys(headings, LEFT_OUT) | known
             orders = DateOrders(source)
             diagnosis = diagnose(source, orders, merge=merge)
             shown = preview(source, orders, merge=merge)
@@ -204,7 +207,7 @@ def _file(context: Context, upload: Upload) -> Response:
         order=mapping.date_order,
         open_dates="" if open_dates is None or context.error else _OPEN_DATES.format(*open_dates),
         merging=merge,
-        meaning=_corrected(mapping) if mapping.columns else understood,
+        meaning=meaning,
         known=KNOWN_COLUMNS,
         left_out=LEFT_OUT,
         diagnosis=diagnosis,
@@ -218,25 +221,16 @@ def _file(context: Context, upload: Upload) -> Response:
 # --- how it is understood ---
 
 
-def _understood(path: Path, sheet: str | None) -> tuple[list[str], dict[str, str]]:
-    """Return the headings of a file, and what each is taken for by itself; empty for nothing."""
-    alone = Meaning(sheet=sheet)
-    headings = headings_of(path, alone)
-    try:
-        source = open_source(path, mapping=alone)
-        return headings, {each.heading: each.known or "" for each in source.header.columns}
-    except InputError:  # a correction may mend it: what single headings mean is known all the same
-        found: dict[str, str] = {}
-        for heading in headings:
-            free = (each for each in meanings(heading) if each not in found.values())
-            found[heading] = next(free, "")
-        return headings, found
-
-
-def _corrected(mapping: Meaning) -> dict[str, str]:
-    """Return what each heading was said to mean; a heading that is not in it is carried through."""
-    said = {each: known for known, headings in mapping.columns.items() for each in headings}
-    return said | dict.fromkeys(mapping.drop, LEFT_OUT)
+def _guessed(headings: Iterable[str], mapping: Meaning) -> dict[str, str]:
+    """Return what each heading was said to mean, or means alone, where they do not fit together."""
+    if mapping.columns:
+        said = {each: known for known, named in mapping.columns.items() for each in named}
+        return said | dict.fromkeys(mapping.drop, LEFT_OUT)
+    found: dict[str, str] = {}
+    for heading in headings:
+        free = (each for each in meanings(heading) if each not in found.values())
+        found[heading] = next(free, "")
+    return found
 
 
 def _said(context: Context, before: Meaning) -> Meaning:

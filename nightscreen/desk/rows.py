@@ -28,6 +28,7 @@ from nightscreen.runs.open_cases import CLAIMED, CUSTOMERS, customers_of
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.columns import CUSTOMERS as CUSTOMER_FILE
 from nightscreen.schemas.columns import NAME_FIELDS
+from nightscreen.schemas.decisions import LISTED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -63,7 +64,7 @@ OR starts_with(strip_accents(lower(branch)), strip_accents(lower(?)))
 OR list_bool_and([contains(strip_accents(lower(name)), word)
     FOR word IN string_split(strip_accents(lower(?)), ' ')]))"""
 """Every word that was typed is a part of the name, or all of it begins or ends something else."""
-_NEEDS: Final = "decision IN ('decline', 'review', 'undecided')"
+_NEEDS: Final = "decision IN ('{}')".format("', '".join(LISTED))
 _ORDER: Final = {
     "whose": ("mine", "free", "others", "waiting"),
     "decision": ("decline", "review", "undecided", "approve"),

@@ -22,7 +22,7 @@ from nightscreen.config.parameters import SCREEN_FLOW
 from nightscreen.desk import fix, lists, policy
 from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import REPORT_POLICY
-from nightscreen.desk.rows import Filter, rows_of_run
+from nightscreen.desk.rows import rows_of_run
 from nightscreen.desk.uploads import screen_parameters
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
 from nightscreen.files.person import same_person
@@ -312,8 +312,8 @@ def _of_own_branches(context: Context, run: RunRecord) -> bool:
     if rows is None:
         upload = context.uploads.of_run(run)
         return upload is not None and same_person(upload.user, context.name)
-    number, _ = rows.counted(Filter())
-    return number > 0 and rows.within(context.branches).counted(Filter())[0] == number
+    number, own = (each.count_to_review()[0] for each in (rows, rows.within(context.branches)))
+    return own == number > 0
 
 
 # --- what people decide of runs ---
