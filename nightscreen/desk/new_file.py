@@ -64,7 +64,7 @@ _OPEN_DATES: Final = (
 )
 _ABSENT: Final = "This is treated as blank."
 _COUNTER_BATCH = "applicants"
-_NAMELESS = "though its name ends in nothing"
+_IN_CLEAR: Final = re.compile(r"/(?:proc/self|dev)/fd/\d+")  # where an upload is read
 _IN_A_MAPPING: Final = re.compile(r'name the column in a mapping file: \[columns\] (\w+) = "[^"]*"')
 """What a command says of a missing column; here it is chosen on the page."""
 
@@ -165,10 +165,7 @@ def _in_clear(context: Context, upload: Upload) -> Iterator[Path]:
         with unsealed(uploads.path(upload.upload_id), context.journal.sealer) as path:
             yield path
     except InputError as error:
-        said = str(error)
-        for made in ("/proc/self/fd/", "/dev/fd/"):
-            head, found, rest = said.partition(made)
-            said = head + upload.name + rest.lstrip("0123456789") if found else said
+        said = _IN_CLEAR.sub(lambda _: upload.name, str(error))
         mapping = str(uploads.mapping(upload.upload_id))
         said = said.replace(mapping, "the meaning of headings below")
         said = _IN_A_MAPPING.sub(r"choose \1 for one of the headings below", said)
@@ -211,7 +208,7 @@ def _file(context: Context, upload: Upload) -> Response:
         known=KNOWN_COLUMNS,
         left_out=LEFT_OUT,
         diagnosis=diagnosis,
-        findings=[finding for finding in findings if _NAMELESS not in finding],
+        findings=findings,
         shown=shown,
         quote=chosen.get("quote"),
         **_choosing(context, chosen),

@@ -96,8 +96,8 @@ def open_source(
         table = _table(path, start, mapping, kind)
         findings = list(table.findings)
         kind_name, endings = _NAMES.get(table.format, ("", ()))
-        if kind_name and path.suffix.casefold() not in endings:
-            ending = path.suffix or "nothing"
+        ending = path.suffix
+        if kind_name and ending and ending.casefold() not in endings:
             finding = f"This is {kind_name}, though its name ends in {ending}; read as such."
             findings.insert(0, finding)
         header = understand(path, table.headings, mapping, findings, kind=kind)
