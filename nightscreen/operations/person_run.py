@@ -564,7 +564,7 @@ def _call_ends(
     return ends
 
 
-_BEST_FIRST = (*(LookupStatus.PAID, LookupStatus.FREE, LookupStatus.IN_DOUBT, LookupStatus.FAILED),)
+_BEST_FIRST = (LookupStatus.PAID, LookupStatus.FREE, LookupStatus.IN_DOUBT, LookupStatus.FAILED)
 """Of several calls about a subject, the first of these results counts."""
 
 

@@ -222,7 +222,6 @@ def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> N
     with pytest.raises(InputError, match="customer_id,otp"):
         world.confirm(world.write([asked(1)], "wrong.csv"))
     world.request([asked(number) for number in range(1, 6)])
-    world.screen([asked(9)], checks=["karma"])
     path = world.folder / "bad.csv"
     path.write_text(
         "Customer ID,OTP,Remark\n"

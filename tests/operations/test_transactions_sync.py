@@ -122,7 +122,7 @@ def test_expired_tokens_are_refreshed_once_and_a_refused_refresh_lapses_its_gran
     assert "1 consents lapsed" in " ".join(report["notices"])
     assert (lender.count(never, "refreshes"), lender.count(never, "refused_tokens")) == (1, 2)
     refreshing = report["checks"]["aggregator_refresh"]
-    assert (refreshing["free"], refreshing["attempts"]) == (3, 4)
+    assert (refreshing["free"], refreshing["failed"], refreshing["attempts"]) == (4, 0, 4)
     with lender.consents() as consents:
         ended = {each.customer_id: each.state for each in consents.grants() if each.state != "live"}
     assert ended == {revoked: "lapsed"}
