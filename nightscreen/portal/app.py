@@ -22,7 +22,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cache, partial
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -118,7 +118,7 @@ def application(
     Raises:
         SettingsError: a setting that the portal needs is missing.
     """
-    portal = Portal(journal, settings, transport)
+    portal = Portal(journal, settings, place_of(settings), transport)
     require_service(settings, quote_only=False)
 
     def route(method: str, path: str, view: View) -> Route:
@@ -442,14 +442,10 @@ class Portal:
 
     journal: Journal  # stores links, states and grants; other processes may use it too
     settings: Settings  # the service, the consent screen, the portal's address and names
+    place: Place  # where customers reach it
     transport: Transport | None = None  # replaces sockets in tests
     departures: RateLimit = field(default_factory=lambda: RateLimit(DEPARTURES_A_MINUTE))
     tries: RateLimit = field(default_factory=lambda: RateLimit(TRIES_A_MINUTE))
-
-    @cached_property
-    def place(self) -> Place:
-        """Return the portal's address."""
-        return place_of(self.settings)
 
     @property
     def cookie(self) -> str:

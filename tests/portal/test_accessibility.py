@@ -13,7 +13,7 @@ from nightscreen.client.wire import Scope
 from nightscreen.journal import Journal
 from nightscreen.operations.bvn import OtpLinkState
 from nightscreen.operations.consent_links import Refusal
-from nightscreen.portal.app import TEMPLATES, Portal
+from nightscreen.portal.app import TEMPLATES, Portal, place_of
 from tests.browser.chromium import chromium
 from tests.portal.visiting import LIST, settings_in
 
@@ -38,7 +38,7 @@ def every_page() -> list[str]:
     settings = settings_in(
         Path("none"), portal_name="Ade & Sons <Credit>", portal_contact="0700 123 4567"
     )
-    pages = Portal(cast("Journal", None), settings)
+    pages = Portal(cast("Journal", None), settings, place_of(settings))
     made = [pages.page(name, **told) for name, told in PAGES]
     made += [pages.error_page(kind, 400, again) for kind in KINDS for again in ("", "/consent/x.y")]
     style = f"<style>{(TEMPLATES / 'static' / 'style.css').read_text('utf-8')}</style>"
