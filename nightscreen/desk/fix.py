@@ -216,14 +216,10 @@ class Sheet:
         names = self._known if column in self._known else self.headings
         return names.index(column) if column and column in names else None
 
-    @cached_property
-    def id_cell(self) -> int | None:
-        """Return which cell has the customer id."""
-        return self.about("customer_id")
-
-    def customer_of(self, row: _Row) -> str:
-        """Return whose row it is, as it came; empty where it has no customer id."""
-        return "" if self.id_cell is None else row.came[self.id_cell].strip()
+    def customer_of(self, cells: Sequence[str]) -> str:
+        """Return whose a row of these cells is; empty where it has no customer id."""
+        ids = zip(cells, self._known, strict=True)
+        return next((c.strip() for c, known in ids if known == "customer_id" and c.strip()), "")
 
     def differences(self, row: _Row, cells: Sequence[str]) -> list[tuple[str, str, str]]:
         """Return each heading whose cell was changed: as it came, and as it is now."""
@@ -315,7 +311,7 @@ def _dismiss(sheet: Sheet) -> None:
     row = next((each for each in rows if str(each.line) == context.text("dismiss", 9)), None)
     if row is None or row.line in sheet.done:
         raise DeskError(409, "This row is not one to dismiss: it was sent again, or is gone.")
-    pseudonyms, customer_id = context.journal.pseudonyms, sheet.customer_of(row)
+    pseudonyms, customer_id = context.journal.pseudonyms, sheet.customer_of(row.came)
     made = Dismissal(
         key=f"{run.run_id}.{row.line}",
         customer=pseudonyms.customer(run.batch, customer_id) if customer_id else b"",
@@ -361,10 +357,10 @@ def _require_sound(sheet: Sheet, rows: Changed) -> None:
     A correction follows the rule of overrides: where one person may not turn a customer's decline
     into approve, no correction may either.
     """
-    context, ids = sheet.context, sheet.id_cell
+    context = sheet.context
     reference = _reference(context)
     wrong = [f"line {row.line}: The row is blank." for row, cells in rows if not any(cells)]
-    customers = ["" if ids is None else cells[ids].strip() for _, cells in rows]
+    customers = [sheet.customer_of(cells) for _, cells in rows]
     if not wrong:
         with in_memory(sheet.part(rows)) as clear:
             source = open_source(clear, mapping=sheet.mapping)
@@ -381,7 +377,7 @@ def _require_sound(sheet: Sheet, rows: Changed) -> None:
                 if cell["hint"] and column.heading in changed
             ]
             said = [found["refused"]] if found["refused"] else hints
-            if sheet.which == VALUES and customer_id != sheet.customer_of(row):
+            if sheet.which == VALUES and customer_id != sheet.customer_of(row.came):
                 said.append("The customer id cannot change here.")
             wrong += [f"line {row.line}: {each}" for each in said]
             proved |= {heading for heading in changed if known.get(heading) in _PROVED}
@@ -427,11 +423,11 @@ def _correct(sheet: Sheet, upload: Upload, rows: Changed) -> None:
 
     A row whose customer id was wrong too is no known customer's: it is screened, and no more.
     """
-    context, run, ids = sheet.context, sheet.run, sheet.id_cell
+    context, run = sheet.context, sheet.run
     found = list[Correction]()
     for row, cells in rows:
-        customer_id = sheet.customer_of(row)
-        if not customer_id or ids is None or cells[ids] != row.came[ids]:
+        customer_id = sheet.customer_of(row.came)
+        if not customer_id or sheet.customer_of(cells) != customer_id:
             continue
         customer = context.journal.pseudonyms.customer(run.batch, customer_id)
         found += [
