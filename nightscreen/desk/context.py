@@ -135,10 +135,8 @@ class Context:
         self.clock = journal.clock
         self.accounts, self.audit = Accounts(journal), Audit(journal)
         self.customers, self.reviews = Customers(journal), Reviews(journal)
-        self.approvals = Approvals(journal)
-        self.uploads = Uploads(journal, self.audit, self.approvals, output)
-        self.cases = Cases(journal)
-        self.work = WorkList(journal, self.cases)
+        self.approvals, self.cases = Approvals(journal), Cases(journal)
+        self.uploads, self.work = Uploads(journal, output), WorkList(journal)
         self.user: User | None = None  # who is signed in
         self.session = ""  # the token that the browser is to keep; empty where nobody is signed in
         self.form: Form = {}  # the fields of a form, each with every value given

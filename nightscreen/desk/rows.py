@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import enriched_parts
-from nightscreen.journal.cases import IN_TURN
+from nightscreen.journal.cases import IN_TURN, Cases
 from nightscreen.journal.records import Records
 from nightscreen.policy.engine import locked_connection
 from nightscreen.report.facts import group_columns
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.cases import Cases
     from nightscreen.journal.runs import RunRecord, Runs
     from nightscreen.schemas.cases import Share
 
@@ -397,7 +396,6 @@ class WorkList:
     """Who needs somebody, over all batches."""
 
     journal: Journal
-    cases: Cases  # who took which case, and how they are shared out
     newest: list[tuple[str, str]] = field(default_factory=list)  # batch and newest run of each
     # by what cases can be shared out: each branch, officer and reason there is
     values: list[tuple[str, str]] = field(default_factory=list)
@@ -430,7 +428,7 @@ class WorkList:
             connection = self._connection = locked_connection(MEMORY)
             _put(connection, "CREATE TABLE kept AS", _CASES.empty_table())
         store = Records(self.journal, OpenCase)
-        now = store.stamp(), self.cases.shares()
+        now = store.stamp(), Cases(self.journal).shares()
         if now == self._seen:
             return connection
         written = store.versions()

@@ -20,7 +20,8 @@ from pydantic import ValidationError
 from nightscreen.config.parameters import USUAL_CHECKS, ScreenBatch
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealed_file import RESUMABLE_DAYS, SUFFIX, seal_file
-from nightscreen.journal.approvals import upload_of_run
+from nightscreen.journal.approvals import Approvals, upload_of_run
+from nightscreen.journal.audit import Audit
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING, upload_of
 from nightscreen.reading.mapping_file import Mapping, mapping_toml
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from nightscreen.journal import Journal
-    from nightscreen.journal.approvals import Approvals
-    from nightscreen.journal.audit import Audit
     from nightscreen.journal.runs import RunRecord
 
 LARGEST: Final = 100 * 1024 * 1024
@@ -60,8 +59,6 @@ class Uploads:
     """Keeps uploads of a desk."""
 
     journal: Journal  # whose HOME they lie in, sealed under its key
-    audit: Audit  # gets an entry for each
-    approvals: Approvals  # say whose spending was refused
     output: Path  # where their runs put results
 
     def path(self, upload_id: str) -> Path:
@@ -91,7 +88,7 @@ class Uploads:
             choices=choices,
         )
         self._records.add([kept])
-        self.audit.write(user, "file uploaded", digest=kept.digest, name=kept.name)
+        Audit(self.journal).write(user, "file uploaded", digest=kept.digest, name=kept.name)
         return kept
 
     @property
@@ -126,7 +123,7 @@ class Uploads:
         return not self._is_refused(run) and run.state != "test_mode"
 
     def _is_refused(self, run: RunRecord) -> bool:
-        approval = self.approvals.newest(run.run_id)
+        approval = Approvals(self.journal).newest(run.run_id)
         return approval is not None and approval.decision is ApprovalDecision.REFUSED
 
     def choose(self, upload: Upload, choices: dict[str, Any]) -> Upload:
