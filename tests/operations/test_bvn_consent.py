@@ -13,6 +13,7 @@ import pytest
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
 from nightscreen.operations.bvn import BvnConfirmations, BvnRequests, OtpLinkState, accept_otp
+from nightscreen.operations.bvn_table import compare
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.sandbox import test_identifiers
@@ -20,6 +21,7 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.otp import masked_contact
 from nightscreen.sandbox.people import bvn_details, person_of_bvn
+from nightscreen.schemas.answers import BvnDetails
 from nightscreen.schemas.bvn import RequestBvns
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.errors import InputError
@@ -149,6 +151,26 @@ def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> 
     assert said["C1"]["first_name"] == theirs["first_name"]
     for name in ("first_name", "mobile"):
         assert said["C2"][name].startswith("(withheld")
+
+
+@pytest.mark.parametrize(
+    ("record", "agrees"),
+    [
+        ("+234 803 123 4567", True),
+        ("0803***4567", True),
+        ("0803***4568", False),
+        ("0703***4567", False),
+        ("0803123", None),
+        ("***********", None),
+        (None, None),
+    ],
+)
+def test_a_masked_phone_agrees_by_its_digits_and_an_incomplete_one_says_nothing(
+    record: str | None, agrees: bool | None
+) -> None:
+    """A masked digit agrees with any; what a record lacks counts against nobody."""
+    answer = BvnDetails(first_name="Ada", mobile=record)
+    assert compare({"phone": "+2348031234567"}, answer)["phone_match"] is agrees
 
 
 def test_second_request_is_made_only_on_purpose(world: BvnWorld) -> None:
