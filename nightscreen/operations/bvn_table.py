@@ -181,7 +181,6 @@ PERSONAL = tuple(
 )
 """Fields of BVN details about the person the BVN belongs to."""
 _BEST_FIRST = ("strong", "likely", "weak", "none", "business")
-_NOT_IN_ACCOUNTS = "the answer is a list of accounts, which has none"
 _NOT_IN_RECORD = "the BVN record has none"
 _NOT_HELD = "we hold none"
 
@@ -201,6 +200,8 @@ def is_theirs(answer: BvnDetails, rows: Iterable[Mapping[str, Any]]) -> bool:
 def compare(row: Mapping[str, Any], answer: BvnDetails) -> dict[str, Any]:
     """Compare a customer with a BVN answer: its details, or its accounts if it has nothing else.
 
+    Of several accounts the name that agrees best counts.
+
     Args:
         row: the lender's data about the customer, with the names of its columns.
         answer: the answer.
@@ -208,38 +209,25 @@ def compare(row: Mapping[str, Any], answer: BvnDetails) -> dict[str, Any]:
     Returns:
         The result of each comparison, None if one side is missing, and an explanation, by column.
     """
-    parts = (answer.first_name, answer.middle_name, answer.last_name)
-    name, names = " ".join(part for part in parts if part), [row.get(each) for each in NAME_FIELDS]
-    found: dict[str, tuple[str | bool | None, str]]
     if answer.only_accounts():
-        missing = None, _NOT_IN_ACCOUNTS
-        found = {"name": _best_account(names, answer.accounts), "dob": missing, "phone": missing}
+        theirs = [account.account_name for account in answer.accounts]
     else:
-        match = match_names(names, name or None)
-        found = {
-            "name": (match.grade, match.explained)
-            if match is not None
-            else (None, _NOT_HELD if name else _NOT_IN_RECORD),
-            "dob": _dates(row.get("date_of_birth"), answer.dob),
-            "phone": _phones(row.get("phone"), answer.mobile),
-        }
+        parts = (answer.first_name, answer.middle_name, answer.last_name)
+        theirs = [" ".join(part for part in parts if part)]
+    ours = [row.get(each) for each in NAME_FIELDS]
+    matches = [match for each in theirs if (match := match_names(ours, each or None))]
+    best = min(matches, key=lambda match: _BEST_FIRST.index(match.grade), default=None)
+    missing = None, _NOT_HELD if any(theirs) else _NOT_IN_RECORD
+    found: dict[str, tuple[str | bool | None, str]] = {
+        "name": missing if best is None else (best.grade, best.explained),
+        "dob": _dates(row.get("date_of_birth"), answer.dob),
+        "phone": _phones(row.get("phone"), answer.mobile),
+    }
     return {
         column: value
         for what, (match, explained) in found.items()
         for column, value in ((f"{what}_match", match), (f"{what}_explained", explained))
     }
-
-
-def _best_account(
-    names: Sequence[str | None], accounts: Sequence[BvnAccount]
-) -> tuple[str | None, str]:
-    """Return the grade of the account whose name agrees best."""
-    matches = [match_names(names, account.account_name) for account in accounts]
-    known = [match for match in matches if match is not None]
-    if not known:
-        return None, "nothing to compare on one side"
-    best = min(known, key=lambda match: _BEST_FIRST.index(match.grade))
-    return best.grade, f"best of {len(accounts)}: {best.explained}"
 
 
 def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:

@@ -133,7 +133,7 @@ def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> 
     listed = by_customer["M-accounts"]
     assert listed["bvn_accounts"][0]["account_number"]
     assert (listed["dob_match"], listed["bvn_dob"]) == (None, None)
-    assert "list of accounts" in listed["dob_explained"]
+    assert listed["name_match"] is not None
     assert by_customer["M-incomplete"]["state"] == "confirmed"
     assert by_customer["M-watchlisted"]["bvn_watchlisted"] == 1
     with open_journal(world.folder / "home") as journal:
