@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from nightscreen.report.format import lasting
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.shipped import DATA
 from nightscreen.schemas.stops import WHY
@@ -70,7 +71,7 @@ def _views() -> Environment:
         "amount": lambda value: f"₦{Decimal(str(value)):,f}",
         "lagos": lagos_time,
         "counted": counted,
-        "span": duration,
+        "span": lasting,
         "number": "{:,}".format,
         "value": _value,
         "words": lambda name: name.replace("_", " "),
@@ -129,14 +130,6 @@ def lagos_time(instant: str | None, *, seconds: bool = False) -> str:
         return "-"
     at = datetime.fromisoformat(instant).astimezone(LAGOS)
     return f"{at:%Y-%m-%d %H:%M:%S}" if seconds else f"{at:%Y-%m-%d %H:%M}"
-
-
-def duration(seconds: float) -> str:
-    """Return seconds as text in a suitable unit, such as `90 s` or `2.5 h`."""
-    for unit_s, unit, most_s in ((1, "s", 120), (60, "min", 7200)):
-        if seconds < most_s:
-            return f"{seconds / unit_s:.0f} {unit}"
-    return f"{seconds / 3600:.1f} h" if seconds < 2 * 86_400 else f"{seconds / 86_400:.0f} days"
 
 
 def about(report: Mapping[str, Any], output: Path | str, address: str = "") -> dict[str, object]:

@@ -27,7 +27,7 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import instant_text
-from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
+from nightscreen.schemas.errors import NightscreenError, UsageError
 from nightscreen.schemas.money import naira_text, naira_words, to_micro
 
 if TYPE_CHECKING:
@@ -98,9 +98,7 @@ def show(run_id: RunArgument) -> dict[str, Any]:
     """Show one run: how it ended, what it cost, where its files are."""
     timeout = settings_of_command().approval_timeout
     with opened_journal() as journal:
-        run = journal.runs.find(run_id)
-        if run is None:
-            raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+        run = journal.runs.get(run_id)
         approvals = Approvals(journal)
         spent = {run_id: journal.money.of_run(run_id)}
         return {
@@ -155,9 +153,7 @@ def approve(
     decision = ApprovalDecision.REFUSED if refuse else ApprovalDecision.APPROVED
     settings = settings_of_command()
     with opened_journal() as journal:
-        run = journal.runs.find(run_id)
-        if run is None:
-            raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+        run = journal.runs.get(run_id)
         cap_micro = None if cap is None else to_micro(cap)
         actor = Actor.by_command(settings)
         approvals = Approvals(journal)

@@ -13,9 +13,10 @@ import time
 from typing import TYPE_CHECKING
 
 from nightscreen.cli.context import settings_of_command
-from nightscreen.cli.output import duration, say
+from nightscreen.cli.output import say
 from nightscreen.journal.actor import has_users
 from nightscreen.journal.opening import open_read_only
+from nightscreen.report.format import lasting
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.money import naira_words
 from nightscreen.tasks.terminal import AT_TERMINAL
@@ -70,7 +71,7 @@ def _so_far(run: Run, seconds_each: float) -> str:
     names = ("done", "wanted", "paid", "failed", "in_doubt", "in_flight", "cost_micro")
     checks = run.progress.values()
     total = {name: sum(getattr(check, name) for check in checks) for name in names}
-    left = duration((total["wanted"] - total["done"]) * seconds_each)
+    left = lasting((total["wanted"] - total["done"]) * seconds_each)
     return (
         f"{total['done']:,} of {total['wanted']:,} done, paid {total['paid']:,}, failed "
         f"{total['failed']:,}, in doubt {total['in_doubt']:,}, in flight {total['in_flight']:,}, "

@@ -158,12 +158,7 @@ class Service:
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     umask: int = -1  # of the files it makes; -1 keeps the present one
     ends_within_s: float = _ENDS_WITHIN_S
-    process: subprocess.Popen[str] | None = None
-
-    @property
-    def is_alive(self) -> bool:
-        """Return whether the process is running."""
-        return self.process is not None and self.process.poll() is None
+    process: subprocess.Popen[str] = field(init=False)
 
     def begin(self, group: int) -> subprocess.Popen[str]:
         """Start the process in a process group."""
@@ -218,13 +213,13 @@ class Services:
     def end(self) -> None:
         """End everything: inbox, pages and runs first, then the flows, the server last."""
         self.stop.set()
-        running = [service for service in self._all if service.is_alive]
+        running = [service for service in self._all if service.process.poll() is None]
         if running:
             _say("Ending: runs settle what is in flight ...")
         flows = [service for service in running if service.name == FLOWS]
         needed = [service for service in running if service.needed]
         others = [service for service in running if service not in (*flows, *needed)]
-        runs = {pid for flow in flows if flow.process for pid in run_processes(flow.process.pid)}
+        runs = {pid for flow in flows for pid in run_processes(flow.process.pid)}
         for pid in runs:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
@@ -238,16 +233,15 @@ class Services:
 
 def _end(services: Sequence[Service], number: signal.Signals) -> None:
     """Ask processes to end; kill those that do not in time."""
-    processes = [(each.process, each.ends_within_s) for each in services if each.process]
-    for process, _ in processes:
-        process.send_signal(number)  # does nothing where it has ended
+    for service in services:
+        service.process.send_signal(number)  # does nothing where it has ended
     since = time.monotonic()
-    for process, within_s in processes:
+    for service in services:
         try:
-            process.wait(max(0.0, since + within_s - time.monotonic()))
+            service.process.wait(max(0.0, since + service.ends_within_s - time.monotonic()))
         except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+            service.process.kill()
+            service.process.wait()
 
 
 def run_processes(flows: int) -> set[int]:

@@ -20,6 +20,7 @@ from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import KEPT_STATES, CallState
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import MICROS
+from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.plan import SeenCharges
 from nightscreen.schemas.uploads import UPLOADS
 
@@ -206,6 +207,16 @@ class Runs(Part):
     def find(self, run_id: str) -> RunRecord | None:
         """Return a run, or None."""
         return next(iter(self._select(select(runs).where(runs.c.run_id == run_id))), None)
+
+    def get(self, run_id: str) -> RunRecord:
+        """Return a run that a person named.
+
+        Raises:
+            InputError: there is none.
+        """
+        if (run := self.find(run_id)) is None:
+            raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+        return run
 
     def newest(self, *, limit: int | None = 100, **wanted: str) -> list[RunRecord]:
         """Return runs, of a batch or flow if `wanted`, newest first; all if `limit` is None."""

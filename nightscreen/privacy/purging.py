@@ -179,8 +179,7 @@ def hold(journal: Journal, run_id: str, reason: str) -> None:
     Raises:
         InputError: the journal knows no such run.
     """
-    if journal.runs.find(run_id) is None:
-        raise InputError(f"there is no run {run_id} in this journal; see: nightscreen runs list")
+    journal.runs.get(run_id)
     if run_id not in held_runs(journal):
         Records(journal, Hold).add([Hold(run_id=run_id, reason=reason, at=journal.clock())])
 

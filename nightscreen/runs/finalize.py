@@ -182,8 +182,8 @@ def write_report(run: ScreeningRun, written: WrittenRows) -> dict[str, Any]:
         at = compared.save_states()
         trim_memory()
         keep_sightings(run.workspace, Sightings(run.journal), batch=run.batch, at=at)
-        if report["publishable"] and (record := run.journal.runs.find(run.run_id)) is not None:
-            publish_cases(run.journal, record, run.folder.path)
+        if report["publishable"]:
+            publish_cases(run.journal, run.journal.runs.get(run.run_id), run.folder.path)
 
     return end.finish(report, report_page(report), manifest(run), before_end=save)
 

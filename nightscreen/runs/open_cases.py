@@ -172,9 +172,7 @@ def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[st
         InputError: there is no such run, it is not held, or the reason is blank.
     """
     actor.require(journal, RELEASE, run_id=run_id)
-    run = journal.runs.find(run_id)
-    if run is None:
-        raise InputError(f"there is no run {run_id}; see: nightscreen runs list")
+    run = journal.runs.get(run_id)
     if not reason.strip():
         raise InputError("say why the run may be published, with --reason")
     report = run.report or {}
