@@ -13,7 +13,6 @@ ends with its request, after a time limit, or after too many wrong passwords.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -61,7 +60,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
 from nightscreen.schemas.stops import TEST_MODE
-from nightscreen.values.issues import bare_digits
+from nightscreen.values.issues import bare_digits, is_all_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -419,7 +418,6 @@ HINTS = {
 }
 """Why no password was sent for a row, and what to do, by code."""
 _UNVERIFIED = {"no_request", "otp_malformed"}  # the columns may be swapped
-_DIGITS = re.compile(r"[0-9]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -577,7 +575,7 @@ def refusal(request: BvnRequest, settings: BvnConsent, now: int) -> str:
 def tidy_otp(text: str, digits: int) -> str | None:
     """Return a password without blanks, dashes and spreadsheet marks; None if malformed."""
     bare = bare_digits(text)
-    return bare if len(bare) == digits and _DIGITS.fullmatch(bare) else None
+    return bare if len(bare) == digits and is_all_digits(bare) else None
 
 
 def read_passwords(parameters: ConfirmBvns, settings: Settings) -> list[OtpRow]:

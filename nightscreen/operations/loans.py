@@ -28,7 +28,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
@@ -189,20 +188,15 @@ def read_source(parameters: OfferLoans) -> OfferSource:
         raise InputError(f"run {run_id} {why}")
     parts = tuple(_parts(folder, run_id, manifest))
     every_row = parameters.unsolicited or report.get("purpose") == Purpose.ORIGINATION.value
-    if not every_row and not any(map(_has_request, parts)):
+    tables = read_customers(parts, REQUESTED, BLOCK_ROWS)
+    requests = (column for table in tables for column in table.columns)
+    if not every_row and all(column.null_count == len(column) for column in requests):
         raise InputError(
             f"run {run_id} is no run of applications (--purpose origination), and no row of it has "
             f"a request ({', '.join(REQUESTED)}): credit that nobody asked for is restricted, see "
             "docs/loans.md. If counsel has agreed to it, use --unsolicited"
         )
     return OfferSource(run_id, str(manifest["batch"]), parts, every_row)
-
-
-def _has_request(part: Path) -> bool:
-    with pq.ParquetFile(part) as file:
-        requested = [name for name in REQUESTED if name in file.schema_arrow.names]
-        batches = file.iter_batches(BLOCK_ROWS, columns=requested) if requested else ()
-        return any(column.null_count < len(column) for batch in batches for column in batch.columns)
 
 
 def _document(path: Path) -> dict[str, Any] | None:
