@@ -10,12 +10,11 @@ import typer
 from nightscreen.cli.command import Result, command, group
 from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.config.settings import read_settings
-from nightscreen.files.keys import read_key, read_passphrase
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.calls import CRASHED
-from nightscreen.journal.copying import back_up
+from nightscreen.journal.copying import back_up, read_passphrase
 from nightscreen.journal.copying import restore as restore_journal
-from nightscreen.journal.keyset import LINKS_LAST, rotate_link_key
+from nightscreen.journal.keyset import LINKS_LAST, read_key, rotate_link_key
 from nightscreen.journal.keyset import rotate_key as rotate
 from nightscreen.journal.settling import settle_call
 from nightscreen.schemas.clock import instant_text

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from nightscreen.desk.context import Context
     from nightscreen.desk.rows import RunRows
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.contests import Contest
     from nightscreen.schemas.users import User
 
 L = TypeVar("L", bound=Listing)
@@ -343,8 +344,8 @@ def contests(context: Context) -> Response:
     context.record("contests seen", rows=len(found))
     return context.page(
         "contests",
-        open=[each for each in found if each["answered_at"] is None],
-        answered=[each for each in found if each["answered_at"] is not None][-50:],
+        open=[each for each in found if each.answered_at is None],
+        answered=[each for each in found if each.answered_at is not None][-50:],
         decisions=DECISIONS,
         abouts=tuple(ContestAbout),
     )
@@ -392,11 +393,11 @@ def answer(context: Context) -> Response:
     return see_other(f"/contests?said=proposed#{key}" if is_open else "/contests")
 
 
-def waiting_contests(context: Context) -> list[dict[str, Any]]:
+def waiting_contests(context: Context) -> list[Contest]:
     """Return the open contests, for the front page."""
     return _seen(context, list_contests(context.journal)) if context.may("contest") else []
 
 
-def _seen(context: Context, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _seen(context: Context, found: list[Contest]) -> list[Contest]:
     """Return the contests of customers whose branch the user sees."""
-    return [each for each in found if context.sees(each["customer_id"], each["batch"])]
+    return [each for each in found if context.sees(each.customer_id, each.batch)]

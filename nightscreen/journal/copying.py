@@ -9,34 +9,29 @@ the right version, can be opened anywhere, and is restored by the code that wrot
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
 import re
 import secrets
 import shutil
 import sqlite3
+import sys
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, insert, select, text
 
-from nightscreen.files.keys import (
-    KEY_FILE,
-    SEALED_KEY_FILE,
-    encode_key,
-    keeps_key,
-    read_passphrase,
-    seal_key,
-    unseal_key,
-)
 from nightscreen.files.private_files import (
     make_private_folder,
     sync_folder,
     write_private,
     write_private_once,
 )
+from nightscreen.files.sealing import Sealer
 from nightscreen.journal.database import Database
-from nightscreen.journal.keyset import require_in_force
+from nightscreen.journal.keyset import KEY_BYTES, KEY_FILE, encode_key, require_in_force
 from nightscreen.journal.opening import (
     JOURNAL_FILE,
     MARKER,
@@ -54,7 +49,14 @@ from nightscreen.journal.schema import (
     require_declared,
 )
 from nightscreen.schemas.clock import LAGOS, Clock, system_clock, to_instant
-from nightscreen.schemas.errors import JournalError, JournalKeyError, OutputError
+from nightscreen.schemas.errors import (
+    JournalDamagedError,
+    JournalError,
+    JournalKeyError,
+    OutputError,
+    SettingsError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -64,6 +66,12 @@ if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
     from nightscreen.journal.storage import Storage
 
+SEALED_KEY_FILE = "data.key.sealed"
+LEAST_PASSPHRASE = 12
+_COST = {"n": 2**17, "r": 8, "p": 1, "maxmem": 2**28}
+"""Parameters of scrypt: 128 MB and about half a second per guess."""
+_SEALED_AS = b"scrypt-131072-8-1"
+_SALT_BYTES = 16  # 128 bits, as NIST SP 800-132 asks
 _DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
 _BLOCK = 1000  # rows read and written at once: bounds memory, however long a table is
 _BLOCK_OF_RECORDS = 50  # a record may have an attachment of some megabytes
@@ -160,7 +168,8 @@ def restore(
         with source.reading() as old:
             require_declared(read_meta(old, VERSION))
         make_private_folder(home)
-        key = b"" if configured or keeps_key(home) else _key_of(folder, home, passphrase)
+        has_key = bool(configured) or os.path.lexists(home / KEY_FILE)
+        key = b"" if has_key else _key_of(folder, home, passphrase)
         if target.file is not None:
             make_private_file(target.file)
         with source.reading() as old, target.writing() as new:
@@ -233,3 +242,59 @@ def _appearing_folder(folder: Path) -> Iterator[Path]:
         raise OutputError(f"cannot write the backup {folder}: {error.strerror or error}") from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+
+
+# --- the data key, sealed to a passphrase ---
+
+
+def seal_key(key: bytes, passphrase: str) -> bytes:
+    """Return the content of a file with a key sealed to a passphrase.
+
+    Raises:
+        UsageError: the passphrase is too short.
+    """
+    if len(passphrase) < LEAST_PASSPHRASE:
+        raise UsageError(f"the passphrase has under {LEAST_PASSPHRASE} characters; take a longer")
+    salt = secrets.token_bytes(_SALT_BYTES)
+    sealed = Sealer(_stretched(passphrase, salt)).seal(key, _SEALED_AS)
+    return _SEALED_AS + b" " + base64.b64encode(salt + sealed) + b"\n"
+
+
+def unseal_key(line: bytes, passphrase: str) -> bytes:
+    """Return the key that `seal_key` sealed.
+
+    Raises:
+        JournalKeyError: the passphrase is wrong, or the line is damaged.
+    """
+    try:
+        form, text = line.split()
+        salted = base64.b64decode(text, validate=True)
+        sealer = Sealer(_stretched(passphrase, salted[:_SALT_BYTES]))
+        return sealer.open(salted[_SALT_BYTES:], form)
+    except (ValueError, JournalDamagedError, JournalKeyError):
+        raise JournalKeyError(
+            "the passphrase does not open the backup's key, or the file was changed; give the one "
+            "the backup was made with"
+        ) from None
+
+
+def read_passphrase(file: Path | None) -> str:
+    """Return the first line of a file, or of standard input for `-`; empty for None.
+
+    Raises:
+        SettingsError: the file cannot be read, or its first line is empty.
+    """
+    if file is None:
+        return ""
+    try:
+        text = sys.stdin.readline() if str(file) == "-" else file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError):
+        raise SettingsError(f"the passphrase's file {file} cannot be read as text") from None
+    line = text.partition("\n")[0]
+    if not line.strip():
+        raise SettingsError(f"the first line of the passphrase's file {file} is empty")
+    return line.rstrip("\r\n")
+
+
+def _stretched(passphrase: str, salt: bytes) -> bytes:
+    return hashlib.scrypt(passphrase.encode(), salt=salt, dklen=KEY_BYTES, **_COST)

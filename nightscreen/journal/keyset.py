@@ -1,4 +1,6 @@
-"""The keyset: data keys that seal, wrapped by the lender's key; and the journal's other keys.
+"""The keyset: the lender's key, the data keys that it wraps, and the journal's other keys.
+
+The lender's key is in the settings, or made once under HOME for a new journal.
 
 A rotation adds a data key and wraps all data keys with a new key of the lender, which takes no
 longer for a large journal. Older data stay sealed under their data key. A person with the lender's
@@ -9,7 +11,9 @@ reveals no pseudonym.
 
 from __future__ import annotations
 
+import binascii
 import json
+import secrets
 from base64 import b64decode, b64encode
 from contextlib import suppress
 from datetime import timedelta
@@ -17,15 +21,7 @@ from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, insert, select, update
 
-from nightscreen.files.keys import (
-    KEY_FILE,
-    decode_key,
-    new_key,
-    prepare_key,
-    prepared_file,
-    put_in_force,
-    read_key,
-)
+from nightscreen.files.private_files import sync_folder, write_private, write_private_once
 from nightscreen.files.sealing import Sealer, fingerprint
 from nightscreen.journal.audit import ENDS, NO_ENTRIES
 from nightscreen.journal.runs import living_runs
@@ -41,6 +37,7 @@ from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import JournalError, JournalKeyError, SettingsError, UsageError
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from sqlalchemy import Connection
@@ -49,6 +46,8 @@ if TYPE_CHECKING:
     from nightscreen.journal.holders import Holders
     from nightscreen.journal.storage import Storage
 
+KEY_BYTES = 32
+KEY_FILE = "data.key"
 LENDER_KEY = "lender_key"
 """Name in `meta` of the fingerprint of the lender's current key."""
 PSEUDONYM_KEY = "pseudonym_key"
@@ -56,6 +55,93 @@ LINK_KEYS = "link_keys"
 LINKS_LAST = timedelta(days=90)
 """How long a link may be valid, and so how long the previous key is accepted."""
 _WRAPPED = b"data key"
+
+
+# --- the lender's key, from the settings or under HOME ---
+
+
+def decode_key(text: str, source: str) -> bytes:
+    """Return the 32 bytes of a base64 key.
+
+    Raises:
+        SettingsError: it is not base64 of 32 bytes; `source` says where it came from.
+    """
+    try:
+        key = b64decode(text.strip(), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise SettingsError(
+            f"{source} is not a data key: it must be {KEY_BYTES} bytes in base64; "
+            "put the right one back (for a new journal make one with: openssl rand -base64 32)"
+        )
+    return key
+
+
+def encode_key(key: bytes) -> bytes:
+    """Return the content of a key file."""
+    return b64encode(key) + b"\n"
+
+
+def read_key(file: Path) -> bytes | None:
+    """Return the key of a file; None if there is no such file.
+
+    Raises:
+        JournalKeyError: the file cannot be read.
+        SettingsError: it holds no key.
+    """
+    try:
+        return decode_key(file.read_text("ascii"), str(file))
+    except FileNotFoundError:
+        return None
+    except UnicodeDecodeError:
+        return decode_key("", str(file))
+    except OSError as error:
+        raise JournalKeyError(
+            f"cannot read the data key in {file} ({error.strerror or type(error).__name__}); "
+            "correct its permissions or set NIGHTSCREEN_DATA_KEY"
+        ) from None
+
+
+def configured_key(home: Path, configured: str) -> bytes | None:
+    """Return the key of the settings, else the one under HOME, else None."""
+    if configured:
+        return decode_key(configured, "NIGHTSCREEN_DATA_KEY")
+    return read_key(home / KEY_FILE)
+
+
+def new_key() -> bytes:
+    """Return a new random key, without saving it."""
+    return secrets.token_bytes(KEY_BYTES)
+
+
+def make_key(home: Path) -> bytes:
+    """Return the key under HOME; if there is none, make one (mode 0600).
+
+    Two processes that do so at the same time get the same key.
+    """
+    fresh = new_key()
+    write_private_once(home / KEY_FILE, encode_key(fresh))
+    return read_key(home / KEY_FILE) or fresh
+
+
+def _prepared_file(home: Path, key_fingerprint: str) -> Path:
+    """Return the file of a rotation's new key until it replaces the old one.
+
+    Each key has its own file, so that two rotations never overwrite each other's key.
+    """
+    return home / f"{KEY_FILE}.{key_fingerprint[:16]}"
+
+
+def _prepare_key(home: Path, key: bytes) -> None:
+    """Save a new key next to the one under HOME, before anything is wrapped with it."""
+    write_private(_prepared_file(home, fingerprint(key)), encode_key(key))
+
+
+def _put_in_force(home: Path, key: bytes) -> None:
+    """Replace the key under HOME with a prepared key."""
+    _prepared_file(home, fingerprint(key)).replace(home / KEY_FILE)
+    sync_folder(home)
 
 
 # --- data keys ---
@@ -70,10 +156,9 @@ def first_keys(connection: Connection, lender: bytes) -> None:
     data_key = new_key()
     _wrap(connection, lender, {1: data_key})
     sealer = Sealer(data_key)
-    links = _new_link_keys(new_key(), None, 0)
-    sealed = ((PSEUDONYM_KEY, new_key()), (LINK_KEYS, links), (ENDS, NO_ENTRIES))
-    for name, value in sealed:
+    for name, value in ((PSEUDONYM_KEY, new_key()), (ENDS, NO_ENTRIES)):
         put_meta(connection, name, sealed_text(sealer, value, name))
+    _keep_link_keys(connection, sealer, {new_key(): None})
 
 
 def _wrap(connection: Connection, lender: bytes, keys: dict[int, bytes]) -> None:
@@ -114,9 +199,9 @@ def lender_key_of(database: Database, key: bytes | None, home: Path) -> bytes:
     with database.reading() as connection:
         in_force = read_meta(connection, LENDER_KEY).get(LENDER_KEY, "")
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
-    prepared = read_key(prepared_file(home, in_force))
+    prepared = read_key(_prepared_file(home, in_force))
     if prepared is not None and key != prepared:
-        put_in_force(home, prepared)
+        _put_in_force(home, prepared)
         return prepared
     if fingerprint(key) not in wrapping:
         raise JournalKeyError(
@@ -176,7 +261,7 @@ def rotate_key(
     if fresh == old:
         raise UsageError("the new key is the one in force; make another")
     if not configured:
-        prepare_key(journal.home, fresh)
+        _prepare_key(journal.home, fresh)
     with journal.database.writing() as connection:
         waiting = _retire(connection, journal.holders)
         wrapping = set(connection.execute(select(data_keys.c.wrapped_by)).scalars())
@@ -192,7 +277,7 @@ def rotate_key(
             .values(value=fingerprint(fresh))
         )
         if not connection.execute(replaced).rowcount:
-            prepared_file(journal.home, fingerprint(fresh)).unlink(missing_ok=True)
+            _prepared_file(journal.home, fingerprint(fresh)).unlink(missing_ok=True)
             raise JournalError(
                 "another process rotated the key meanwhile; nothing was changed: rotate again with "
                 "the newer key"
@@ -203,7 +288,7 @@ def rotate_key(
         _wrap(connection, old, added)
         waiting = () if configured else _retire(connection, journal.holders)
     if not configured:
-        put_in_force(journal.home, fresh)
+        _put_in_force(journal.home, fresh)
     return waiting
 
 
@@ -245,24 +330,28 @@ def _retire(connection: Connection, holders: Holders) -> tuple[str, ...]:
 # --- the keys of links ---
 
 
-def _new_link_keys(key: bytes, before: bytes | None, until: int) -> bytes:
-    """Return the link keys as stored in `meta`, before sealing.
+def _keep_link_keys(
+    connection: Connection, sealer: Sealer, keys: Mapping[bytes, int | None]
+) -> None:
+    """Save the keys of links, each with the instant until which it is accepted, microseconds.
 
-    `key` signs new links; the previous one is accepted until an instant, microseconds.
+    The first signs and has none.
     """
-    kept = {"key": b64encode(key).decode(), "until": until}
-    return json.dumps(kept | ({"before": b64encode(before).decode()} if before else {})).encode()
+    text = json.dumps([(b64encode(key).decode(), until) for key, until in keys.items()])
+    put_meta(connection, LINK_KEYS, sealed_text(sealer, text.encode(), LINK_KEYS))
+
+
+def _link_keys(connection: Connection, journal: Storage) -> list[bytes]:
+    sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
+    kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
+    now = journal.clock()
+    return [b64decode(key) for key, until in kept if until is None or now < until]
 
 
 def link_keys(journal: Storage) -> list[bytes]:
     """Return the keys whose signatures on links are accepted; the first signs."""
     with journal.database.reading() as connection:
-        sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
-    kept = json.loads(open_text(journal.sealer, sealed, LINK_KEYS))
-    found = [b64decode(kept["key"])]
-    if "before" in kept and journal.clock() < kept["until"]:
-        found.append(b64decode(kept["before"]))
-    return found
+        return _link_keys(connection, journal)
 
 
 def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
@@ -271,8 +360,6 @@ def rotate_link_key(journal: Storage, *, at_once: bool = False) -> None:
     Existing links end `at_once`, or the previous key is accepted until they have expired.
     """
     with journal.database.writing() as connection:
-        sealed = read_meta(connection, LINK_KEYS)[LINK_KEYS]
-        before = b64decode(json.loads(open_text(journal.sealer, sealed, LINK_KEYS))["key"])
         until = journal.clock() + int(LINKS_LAST.total_seconds()) * MICROS
-        kept = _new_link_keys(new_key(), None if at_once else before, until)
-        put_meta(connection, LINK_KEYS, sealed_text(journal.sealer, kept, LINK_KEYS))
+        before = {} if at_once else {_link_keys(connection, journal)[0]: until}
+        _keep_link_keys(connection, journal.sealer, {new_key(): None, **before})

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, NoReturn
 
 from sqlalchemy import URL, inspect
 
-from nightscreen.files.keys import configured_key, make_key
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.sealing import Pseudonyms, Sealer
 from nightscreen.journal.answers import Answers
@@ -26,8 +25,10 @@ from nightscreen.journal.holders import AdvisoryHolders, FileHolders, Holders, p
 from nightscreen.journal.keyset import (
     LENDER_KEY,
     PSEUDONYM_KEY,
+    configured_key,
     first_keys,
     lender_key_of,
+    make_key,
     make_sealer,
     retire_old_key,
 )

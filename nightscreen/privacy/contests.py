@@ -7,7 +7,7 @@ due date. While it is open, the customer gets no notice (`results/notices.py`) a
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nightscreen.journal.actor import CONTEST, OVERRIDE
 from nightscreen.journal.cases import Reviews
@@ -17,7 +17,7 @@ from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.changes import evidence_digest, listed_decision
 from nightscreen.results.notices import withdraw_notices
 from nightscreen.results.reviews import DEFAULT_DAYS, close_cases, needs_second
-from nightscreen.schemas.clock import DAY_MICROS, MICROS, instant_text, to_instant
+from nightscreen.schemas.clock import DAY_MICROS, MICROS, to_instant
 from nightscreen.schemas.contests import (
     Confirmation,
     Contest,
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from nightscreen.journal.actor import Actor
 
 _HOUR = 3600 * MICROS  # settings are in hours, the journal in microseconds
-_LONGEST = 4000  # characters: the desk's limit of a field
 
 
 def open_contest(
@@ -64,7 +63,6 @@ def open_contest(
     """
     actor.require(journal, CONTEST)
     _require(said, "What the customer says")
-    customers = Customers(journal)
     batch = batch or lookup_subject(journal, customer_id)[0].batch
     runs = journal.runs.newest(batch=batch, limit=None)
     if not runs:
@@ -74,7 +72,7 @@ def open_contest(
     for contest in store.of_customers([customer]):
         if contest.state == ContestState.OPEN and contest.about is about:
             raise InputError(f"this customer contests already: {contest.key}; answer it first")
-    known = customers.known([customer]).get(customer)
+    known = Customers(journal).known([customer]).get(customer)
     listed = None if known is None else known.state.get(LISTED_PART)
     now = journal.clock()
     hours = {
@@ -91,7 +89,7 @@ def open_contest(
         about=about,
         is_complex=is_complex,
         decision=None if listed is None else Decision(listed.values["decision"]),
-        said=said.strip(),
+        said=said,
         opened_by=actor.name,
         due_at=now + round(hours[about] * _HOUR),
     )
@@ -165,14 +163,7 @@ def answer_contest(
         about = {"run_id": contest.run_id, "customer_id": contest.customer_id}
         actor.note(journal, "override proposed", **about, contest=contest.key)
         return contest
-    values = {
-        "answered_at": now,
-        "answered_by": actor.name,
-        "outcome": outcome,
-        "answer": answer.strip(),
-        "new_decision": decision,
-    }
-    answered = contest.model_copy(update=values)
+    answered = contest.answered(actor.name, outcome, answer, decision, now)
     decided = []
     if review is not None:
         note = f"Contest {contest.key}: {review.note}"
@@ -210,7 +201,7 @@ def _review(
         listed=listed_decision(known),
         decision=decision.value,
         reviewer=by,
-        note=answer.strip(),
+        note=answer,
         reviewed_at=now,
         until=now + DEFAULT_DAYS * DAY_MICROS,
         evidence=evidence_digest(known.state),
@@ -234,41 +225,12 @@ def deciders(journal: Journal, contest: Contest) -> list[str]:
     ]
 
 
-def contest_document(contest: Contest, now: int) -> dict[str, Any]:
-    """Return a contest as a JSON document."""
-    open_ = contest.state == ContestState.OPEN
-    return {
-        "contest_id": contest.key,
-        "customer_id": contest.customer_id,
-        "batch": contest.batch,
-        "run_id": contest.run_id or None,
-        "about": contest.about.value,
-        "complex": contest.is_complex,
-        "decision": contest.decision,
-        "state": contest.state,
-        "said": contest.said,
-        "opened_by": contest.opened_by,
-        "opened_at": instant_text(contest.at),
-        "due_at": instant_text(contest.due_at),
-        "overdue": (now if open_ else contest.answered_at or now) > contest.due_at,
-        "answered_at": instant_text(contest.answered_at),
-        "answered_by": contest.answered_by or None,
-        "outcome": contest.outcome,
-        "answer": contest.answer or None,
-        "new_decision": contest.new_decision,
-    }
-
-
-def list_contests(journal: Journal, *, answered: bool = False) -> list[dict[str, Any]]:
+def list_contests(journal: Journal, *, answered: bool = False) -> list[Contest]:
     """Return the open contests, the next due first, then the answered ones if `answered`."""
-    store, now = Records(journal, Contest), journal.clock()
-    contests = store.all() if answered else store.all(state=ContestState.OPEN)
-    contests.sort(key=lambda each: (each.state != ContestState.OPEN, each.due_at))
-    return [contest_document(each, now) for each in contests]
+    found = Records(journal, Contest).all(state=None if answered else ContestState.OPEN)
+    return sorted(found, key=lambda each: (each.state != ContestState.OPEN, each.due_at))
 
 
 def _require(text: str, field: str) -> None:
-    if not text.strip():
+    if not text:
         raise InputError(f"{field} is blank")
-    if len(text) > _LONGEST:
-        raise InputError(f"{field} is too long: at most {_LONGEST:,} characters")

@@ -18,7 +18,6 @@ from nightscreen.journal.cases import Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS
-from nightscreen.privacy.contests import contest_document
 from nightscreen.privacy.lookup_subject import newest_row, shown_rows, subjects_of
 from nightscreen.report.format import facts
 from nightscreen.results.changes import TRACKED, rests_on
@@ -29,7 +28,7 @@ from nightscreen.results.wording import missing_checks
 from nightscreen.schemas.cases import CaseComment
 from nightscreen.schemas.clock import DAY_MICROS, instant_text, to_instant, to_micros
 from nightscreen.schemas.consented import Grant
-from nightscreen.schemas.contests import WAITS, Contest, CustomerAction, Review, SentNotice
+from nightscreen.schemas.contests import Contest, CustomerAction, Review, SentNotice
 from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.errors import PolicyError
@@ -66,7 +65,6 @@ def explain(
     run, row = newest if newest is not None else (None, None)
     changed = () if run is None else shown_rows(person, run, "changes")
     changes = [each for _, rows in changed for each in rows]
-    reviews = Reviews(journal)
     known = Customers(journal).known([person.pseudonym]).get(person.pseudonym)
     now = journal.clock()
     calls: Sequence[Row[Any]] = ()
@@ -74,10 +72,13 @@ def explain(
         subjects = subjects_of([row], journal.pseudonyms)
         calls = journal.runs.calls_about(list(subjects))
     policy = None if row is None else row["policy"]
-    text = None if policy is None else reviews.policy_text(policy)
+    text = None if policy is None else Reviews(journal).policy_text(policy)
+    held = shown_records(
+        journal, [person], (Review, Contest, SentNotice, CustomerAction, CaseComment)
+    )
     among = [person.pseudonym]
     settled = standing_reviews(journal, person.batch, among).get(person.pseudonym)
-    return {
+    document = {
         "customer_id": person.customer_id,
         "customer": person.pseudonym.hex(),
         "batch": person.batch,
@@ -96,11 +97,10 @@ def explain(
         "last_answered": last_answered(known),
         **final_columns(settled),
         "decided_why": None if settled is None else settled.note,
-        "reviews": [
-            review_document(each, known, now) for each in reviews.of_customer(person.pseudonym)
-        ],
-        **shown_records(journal, [person], (Contest, SentNotice, CustomerAction, CaseComment)),
+        **held,
+        "reviews": [each for each in held["reviews"] if not each["state"]],
     }
+    return {name: plain(each) for name, each in document.items()}
 
 
 def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
@@ -191,13 +191,10 @@ def shown_fields(check: str, row: Mapping[str, Any]) -> dict[str, Any]:
         if value is None or field.name.endswith("_status"):
             continue
         if field.name == LISTINGS:
-            fields[field.name] = [
-                {name: plain(each[name]) for name in _LISTING_FIELDS} for each in value
-            ]
-        elif field.compare is Compare.IDENTIFYING:
-            fields[field.name] = masked(value)
+            fields[field.name] = [{name: each[name] for name in _LISTING_FIELDS} for each in value]
         else:
-            fields[field.name] = plain(value)
+            identifies = field.compare is Compare.IDENTIFYING
+            fields[field.name] = masked(value) if identifies else value
     return fields
 
 
@@ -243,8 +240,7 @@ def shown_changes(changes: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return a customer's reported changes, without the columns that identify the customer."""
     left_out = {"customer", "run_id"}
     return [
-        {name: plain(value) for name, value in each.items() if name not in left_out}
-        for each in changes
+        {name: value for name, value in each.items() if name not in left_out} for each in changes
     ]
 
 
@@ -309,32 +305,17 @@ def kept_until(at: int, days: int) -> str | None:
     return instant_text(to_micros(to_instant(at) + timedelta(days=days)))
 
 
-def review_document(review: Review, known: KnownCustomer | None, now: int) -> dict[str, Any]:
-    """Return a review and whether it still stands."""
-    return {
-        "run_id": review.run_id,
-        "listed": review.listed,
-        "decision": review.decision,
-        "overrides": review.overrides,
-        "reviewer": review.reviewer,
-        "confirmed_by": review.confirmed_by or None,
-        "imported_by": review.imported_by or None,
-        "waits_for_second_person": review.state == WAITS,
-        "note": review.note,
-        "reviewed_at": instant_text(review.reviewed_at),
-        "until": instant_text(review.until),
-        "stands": rests_on(review, known) and review.until > now and not review.state,
-    }
-
-
 def _shown(journal: Journal, record: JournalRecord) -> dict[str, Any]:
-    """Return a record as a JSON document, with related data of other records."""
+    """Return a record as a JSON document, with what its other data or other records say of it."""
+    document = facts(record.model_dump(mode="json", exclude=_NEVER | record.unshown))
+    now = journal.clock()
     if isinstance(record, Review):
         known = Customers(journal).known([record.customer]).get(record.customer)
-        return review_document(record, known, journal.clock())
-    if isinstance(record, Contest):
-        return contest_document(record, journal.clock())
-    document = facts(record.model_dump(mode="json", exclude=_NEVER | record.unshown))
-    if isinstance(record, Grant):
+        stands = rests_on(record, known) and record.until > now and not record.state
+        document |= {"overrides": record.overrides, "stands": stands}
+    elif isinstance(record, Contest):
+        document |= {"contest_id": record.key, "overdue": record.overdue(now)}
+        document |= {"state": record.state}
+    elif isinstance(record, Grant):
         document["grant_id"] = record.grant_id  # calls refer to their consent by it
     return document

@@ -83,7 +83,7 @@ def gather(
     subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
     own += [each.model_dump() for each in asked]  # answers are judged by them, too
     now, days = journal.clock(), retention.journal_answers_days
-    return {
+    held = {
         "customer_id": people[0].customer_id,
         "made_at": instant_text(now),
         "batches": [
@@ -102,6 +102,7 @@ def gather(
         "sightings": _sightings(journal, people, retention.decisions_days),
         **_pulled_records(journal, people[0].customer_id),
     }
+    return {name: plain(each) for name, each in held.items()}
 
 
 def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
@@ -193,10 +194,9 @@ def _is_others(name: str, value: object) -> bool:
 def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a table
     if unseen := _UNSEEN.get(name):
         return [
-            {key: plain(each) for key, each in struct.items() if key not in unseen}
-            for struct in value
+            {key: each for key, each in struct.items() if key not in unseen} for struct in value
         ]
-    return plain(value)
+    return value
 
 
 def own_lookup(
@@ -214,37 +214,29 @@ def own_answer(
     answer: OpenedAnswer, rows: Sequence[Mapping[str, Any]], days: int
 ) -> dict[str, Any]:
     """Return one answer of the service, with other people's data withheld."""
-    document: dict[str, Any] = {
+    said: Any = WITHHELD if answer.outcome in UNREAD else None
+    if answer.outcome in HITS:
+        record, said = parse_answer(answer.check, answer.body), WITHHELD
+        if isinstance(record, KarmaListings):
+            listings = [_shown_fields(answer.check, each, rows) for each in record.listings]
+            said = {"listings": listings}
+        elif isinstance(record, Record):
+            said = _shown_fields(answer.check, record, rows)
+    return {
         "check": answer.check,
         "outcome": answer.outcome,
         "answered_at": instant_text(answer.answered_at),
         "run_id": answer.run_id,
         "kept_until": kept_until(answer.answered_at, days),
+        "said": said,
     }
-    if answer.outcome in UNREAD:
-        return {**document, "said": WITHHELD}
-    if answer.outcome not in HITS:
-        return {**document, "said": None}
-    record = parse_answer(answer.check, answer.body)
-    if isinstance(record, KarmaListings):
-        return {
-            **document,
-            "said": {
-                "listings": [_shown_fields(answer.check, each, rows) for each in record.listings]
-            },
-        }
-    if not isinstance(record, Record):
-        return {**document, "said": WITHHELD}
-    return {**document, "said": _shown_fields(answer.check, record, rows)}
 
 
 def _shown_fields(check: str, record: Record, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the filled fields of an answer; those not shown to be the customer's are withheld."""
-    fields = {name: plain(value) for name, value in record.model_dump().items() if value}
-    for name in _strange_fields(check, record, rows):
-        if name in fields:
-            fields[name] = WITHHELD
-    return fields
+    strange = _strange_fields(check, record, rows)
+    fields = record.model_dump().items()
+    return {name: WITHHELD if name in strange else value for name, value in fields if value}
 
 
 def _strange_fields(

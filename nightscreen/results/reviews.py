@@ -410,7 +410,16 @@ def confirm_override(journal: Journal, actor: Actor, waiting: Review, settings: 
                 "this override does not wait any more: somebody else decided on it first"
             )
         if contest is not None and not Records(journal, Contest).swap(
-            connection, _answered(contest, waiting, now), contest, now
+            connection,
+            contest.answered(
+                waiting.reviewer,
+                ContestOutcome.CHANGED,
+                waiting.note,
+                Decision(waiting.decision),
+                now,
+            ),
+            contest,
+            now,
         ):
             raise InputError(f"contest {contest.key} was changed meanwhile: look at it again")
         records.insert(connection, [confirmed])
@@ -434,15 +443,3 @@ def end_override(journal: Journal, actor: Actor, waiting: Review) -> None:
 def _note(journal: Journal, actor: Actor, action: str, waiting: Review) -> None:
     about = {"run_id": waiting.run_id, "customer_id": waiting.customer_id}
     actor.note(journal, action, **about, by=waiting.reviewer)
-
-
-def _answered(contest: Contest, waiting: Review, now: int) -> Contest:
-    """Return the contest as answered by the confirmed override."""
-    values = {
-        "answered_at": now,
-        "answered_by": waiting.reviewer,
-        "outcome": ContestOutcome.CHANGED,
-        "answer": waiting.note,
-        "new_decision": Decision(waiting.decision),
-    }
-    return contest.model_copy(update=values)

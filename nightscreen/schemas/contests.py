@@ -66,6 +66,17 @@ class Contest(
         """Return whether it waits for an answer."""
         return ContestState.OPEN if self.answered_at is None else ContestState.ANSWERED
 
+    def overdue(self, now: int) -> bool:
+        """Return whether it was answered, or still waits, after its due date."""
+        return (self.answered_at or now) > self.due_at
+
+    def answered(
+        self, by: str, outcome: ContestOutcome, answer: str, decision: Decision | None, now: int
+    ) -> Contest:
+        """Return it as a person answered it."""
+        values = {"answered_at": now, "answered_by": by, "outcome": outcome, "answer": answer}
+        return self.model_copy(update=values | {"new_decision": decision})
+
 
 class SentNotice(
     JournalRecord,
@@ -154,7 +165,13 @@ WAITS = "waits"
 ENDED = "ended"
 
 
-class Review(JournalRecord, kind="review", ground=Ground.DECISIONS, section="reviews"):
+class Review(
+    JournalRecord,
+    kind="review",
+    ground=Ground.DECISIONS,
+    section="reviews",
+    unshown={"evidence"},
+):
     """A reviewer's decision on one customer, saved `at`.
 
     Attributes:

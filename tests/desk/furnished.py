@@ -77,7 +77,7 @@ def places(office: Office) -> dict[str, str]:
         "decisions": "/decisions",
         "list": f"/runs/{run.run_id}/decisions?decision=decline&decision=review",
         "customer": f"/customers/{declined}?run={run.run_id}",
-        "contested": f"/customers/{contest['customer_id']}?run={run.run_id}",
+        "contested": f"/customers/{contest.customer_id}?run={run.run_id}",
         "contests": "/contests",
         "policy": "/policy",
         "money": "/money",

@@ -12,11 +12,10 @@ import pytest
 from sqlalchemy import event
 
 from nightscreen.desk.context import WRITE_WAIT_S
-from nightscreen.files.keys import encode_key
 from nightscreen.files.sealed_file import unsealed
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit, AuditQuery
-from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.keyset import encode_key, rotate_key
 from nightscreen.journal.records import Records
 from nightscreen.journal.verify import verify_journal
 from nightscreen.schemas.cases import OpenCase

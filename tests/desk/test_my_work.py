@@ -292,20 +292,20 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
     said = {"customer_id": who, "batch": "portfolio", "said": "I have paid"}
     assert ada.post("/contests", **said).status_code == 303
     (contest,) = list_contests(bank.journal)
-    path = f"/contests/{contest['contest_id']}/answer"
+    path = f"/contests/{contest.key}/answer"
     changed = {"outcome": "changed", "decision": "approve", "answer": "It is settled"}
     assert bank.browser("privacy").post(path, **changed).status_code == 403
     for _ in range(2):
         waits = ada.post(path, **changed)
         assert "waits for a second person" in ada.get(waits.headers["location"]).text
     assert saved(bank, who) == []
-    assert [each["state"] for each in list_contests(bank.journal)] == ["open"]
+    assert [each.state for each in list_contests(bank.journal)] == ["open"]
     at = f"/customers/{who}/override"
     assert ada.post(at, do="confirm").status_code == 403
     assert bank.browser("approver", name="Bem").post(at, do="confirm").status_code == 303
     assert saved(bank, who) == [("Ada", "approve", "Bem")]
     (answered,) = list_contests(bank.journal, answered=True)
-    assert (answered["answered_by"], answered["new_decision"]) == ("Ada", "approve")
+    assert (answered.answered_by, answered.new_decision) == ("Ada", "approve")
 
 
 def exported(bank: Office, browser: Browser) -> dict[str, tuple[str, str]]:

@@ -163,8 +163,8 @@ def test_what_is_seen_done_and_taken_out_is_of_the_users_branches(bank: Office) 
     page = browser.get("/contests").text
     assert ("/customers/C58" in page, "C59" in page) == (True, False)
     assert "1 contest</b>" in browser.get("/").text
-    foreign = next(each for each in list_contests(bank.journal) if each["customer_id"] == "C59")
-    path = f"/contests/{foreign['contest_id']}/answer"
+    foreign = next(each for each in list_contests(bank.journal) if each.customer_id == "C59")
+    path = f"/contests/{foreign.key}/answer"
     assert browser.post(path, outcome="stands", answer="No").status_code == 403
     made = browser.post("/contests", customer_id="C57", batch="portfolio", said="No")
     assert made.status_code == 403

@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, event, func, select, text
 
-from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
 from nightscreen.journal.calls import STALE_MICROS, Claim, ClaimRequest
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.database import Database, Turn
 from nightscreen.journal.erasure import Erasures
+from nightscreen.journal.keyset import encode_key
 from nightscreen.journal.lookups import LookupRun, NewLookup
 from nightscreen.journal.schema import PASSING_TABLES, ErasedPseudonyms, askers, calls, lookups
 from nightscreen.schemas.calls import (

@@ -13,11 +13,10 @@ import pytest
 from itsdangerous import Signer
 from sqlalchemy import select
 
-from nightscreen.files.keys import KEY_FILE, encode_key
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.journal import Journal, keyset, open_journal
 from nightscreen.journal.copying import back_up, restore
-from nightscreen.journal.keyset import link_keys, rotate_key, rotate_link_key
+from nightscreen.journal.keyset import KEY_FILE, encode_key, link_keys, rotate_key, rotate_link_key
 from nightscreen.journal.schema import answers, data_keys
 from nightscreen.journal.verify import verify_journal
 from nightscreen.operations.consent_links import AskedConsent, ConsentLinks, Refusal

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from nightscreen.config.settings import GROUNDS
-from nightscreen.files.keys import encode_key
 from nightscreen.journal import Journal
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.erasure import Erasures
-from nightscreen.journal.keyset import rotate_key
+from nightscreen.journal.keyset import encode_key, rotate_key
 from nightscreen.journal.opening import open_journal
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import KINDS, ErasedPseudonyms, records

@@ -75,13 +75,11 @@ def test_each_contest_has_the_clock_of_its_kind(nights: Nights) -> None:
     assert hard.due_at - hard.at == 48 * HOUR
     nights.now += 60 * HOUR
     shown = list_contests(nights.journal)
-    assert [(each["contest_id"], each["overdue"]) for each in shown] == [
+    assert [(each.key, each.overdue(nights.now)) for each in shown] == [
         (hard.key, True),
         (data.key, False),
     ]
-    assert [each["state"] for each in list_contests(nights.journal, answered=True)][
-        -1
-    ] == "answered"
+    assert list_contests(nights.journal, answered=True)[-1].state == "answered"
 
 
 def test_who_decided_does_not_answer(nights: Nights) -> None:
