@@ -19,7 +19,7 @@ from argon2.exceptions import VerificationError
 from pyotp import TOTP
 from sqlalchemy import delete, insert, or_, select
 
-from nightscreen.files.person import same_person, user_name
+from nightscreen.journal.audit import same_person, user_name
 from nightscreen.journal.database import Turn
 from nightscreen.journal.records import Records
 from nightscreen.journal.schema import failures, put_meta, read_meta

@@ -21,7 +21,7 @@ from nightscreen.desk.context import DeskError, plain_naira
 from nightscreen.desk.pages import NOTHING
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.outputs import enriched_parts
-from nightscreen.files.person import same_person
+from nightscreen.journal.audit import same_person
 from nightscreen.policy.load import rewritten, sound_policy, threshold_comments
 from nightscreen.policy.versions import (
     decide_version,

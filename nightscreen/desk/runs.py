@@ -25,9 +25,8 @@ from nightscreen.desk.pages import REPORT_POLICY
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.desk.uploads import screen_parameters
 from nightscreen.files.outputs import REPORT_PAGE, Output, declaration_of
-from nightscreen.files.person import same_person
 from nightscreen.files.sealed_file import RESUMABLE_DAYS
-from nightscreen.journal.audit import RUN_RESUMED, RUN_STOPPED
+from nightscreen.journal.audit import RUN_RESUMED, RUN_STOPPED, same_person
 from nightscreen.journal.holders import pid_of
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING

@@ -95,6 +95,17 @@ def records(file: Path) -> Iterator[tuple[list[str], str]]:
             consumed.clear()
 
 
+def named_records(file: Path) -> Iterator[tuple[dict[str, str], str]]:
+    """Yield the cells of each record of a CSV file by heading, and its unchanged text.
+
+    The first record, of the headings, has no cells.
+    """
+    head: list[str] = []
+    for cells, text in records(file):
+        yield dict(zip(head, cells, strict=False)), text
+        head = head or cells
+
+
 def quarantined(path: Path) -> Iterator[tuple[str, ...]]:
     """Yield only line, column, code and hint of each row of a `quarantine.csv`."""
     if not path.exists():

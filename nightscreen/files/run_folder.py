@@ -25,7 +25,8 @@ from nightscreen.files.places import (
     withdraw_manifest,
 )
 from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
-from nightscreen.files.quarantine import PROBLEM_COLUMNS, csv_file, records
+from nightscreen.files.quarantine import PROBLEM_COLUMNS, csv_file, named_records, records
+from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.decisions import QUARANTINE_COLUMNS
 
 if TYPE_CHECKING:
@@ -215,10 +216,7 @@ class RowFilter:
     def found(self, file: Path) -> Iterator[dict[str, Any]]:
         """Yield the matching rows of a CSV or Parquet file."""
         if file.suffix == ".csv":
-            lines = records(file)
-            head, _ = next(lines, ([], ""))
-            rows = (dict(zip(head, cells, strict=False)) for cells, _ in lines)
-            yield from filter(self.matches, rows)
+            yield from (row for row, _ in named_records(file) if self.matches(row))
             return
         with pq.ParquetFile(file) as content:
             names = [name for name in content.schema_arrow.names if name in self.columns]
@@ -284,11 +282,8 @@ class RunFiles:
             atomic_write(file) as partial,
             partial.open("w", encoding="utf-8", newline="") as written,
         ):
-            lines = records(file)
-            head, raw = next(lines)
-            written.write(raw)
-            rest = ((dict(zip(head, cells, strict=False)), raw) for cells, raw in lines)
-            written.writelines(raw for row, raw in rest if not rows.matches(row))
+            kept = (text for row, text in named_records(file) if not rows.matches(row))
+            written.writelines(kept)
         return number
 
     def blank(self, file: Path, rows: RowFilter, values: Mapping[str, str | None]) -> int:
@@ -316,7 +311,7 @@ class RunFiles:
             if file.is_file() and file.name != NOTE and _REMAINS.fullmatch(file.name):
                 file.unlink(missing_ok=True)
 
-    def finish(self, at: str) -> int:
+    def finish(self, at: int) -> int:
         """Update the manifest, and a copy at a URL, from the files; return how many changed."""
         if not self.touched:
             return self.beside
@@ -324,7 +319,7 @@ class RunFiles:
         if manifest.exists():
             document = json.loads(manifest.read_text("utf-8"))
             document["files"] = self._files_now(document["files"])
-            note = {"at": at, "reason": self.reason, "files": sorted(self.touched)}
+            note = {"at": instant_text(at), "reason": self.reason, "files": sorted(self.touched)}
             document["rewritten"] = [*document.get("rewritten", []), note]
             text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
             write_private(manifest, text.encode())

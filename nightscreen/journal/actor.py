@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from sqlalchemy import select
 
-from nightscreen.files.person import named_by_account, same_person, user_name
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.audit import Audit, named_by_account, same_person, user_name
 from nightscreen.journal.schema import records
 from nightscreen.schemas.errors import NotAllowedError
 from nightscreen.schemas.users import User

@@ -9,13 +9,15 @@ pseudonym and replaces the id by a sealed empty text, which needs the journal's 
 
 from __future__ import annotations
 
+import getpass
 import hmac
 import json
+import os
+import unicodedata
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from sqlalchemy import and_, delete, func, insert, or_, select, true, update
 
-from nightscreen.files.person import user_name
 from nightscreen.journal.database import Turn
 from nightscreen.journal.schema import AUDITED, audit, open_text, put_meta, read_meta, sealed_text
 from nightscreen.journal.storage import Part
@@ -37,6 +39,7 @@ NEWEST: Final = 2**62
 RUN_STOPPED, RUN_RESUMED = "run stopped", "run resumed"
 """Actions of entries about stopping and resuming a run at the desk."""
 _BATCH = "desk audit"
+_ACCOUNT = " (account "
 _NAMED = 20
 """This many findings are named, the rest counted."""
 _ENDS_CHANGED = "where the desk's audit begins and ends was changed or removed"
@@ -300,3 +303,39 @@ def _missing(first: int, last: int) -> str:
     if first == last:
         return f"entry {first} of the desk's audit is missing"
     return f"entries {first} to {last} of the desk's audit are missing"
+
+
+# --- names of persons and machine accounts, in the audit and in records ---
+
+
+def user_name() -> str:
+    """Return the machine account that runs this process."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a container whose user has no name
+        return f"user {os.getuid()}"
+
+
+def named_by_account(name: str) -> str:
+    """Return a name for records of a command: the name given, with the machine's account."""
+    name, account = " ".join(name.split()), user_name()
+    return account if same_person(name, account) or not name else f"{name}{_ACCOUNT}{account})"
+
+
+def same_person(one: str, other: str) -> bool:
+    """Return whether two recorded names are of the same person, in any spelling.
+
+    If only one of them has an account, this is compared with the other name too.
+    """
+    (name, account), (other_name, other_account) = _parts(one), _parts(other)
+    if name == other_name:
+        return True
+    has_one_account = bool(account) != bool(other_account)
+    return has_one_account and (account or other_account) == (other_name if account else name)
+
+
+def _parts(recorded: str) -> tuple[str, str]:
+    """Return the name and the account of a recorded name, normalised; the account may be empty."""
+    text = " ".join(unicodedata.normalize("NFKC", recorded).casefold().split())
+    name, between, account = text.rpartition(_ACCOUNT)
+    return (name, account.removesuffix(")")) if between else (text, "")

@@ -145,17 +145,11 @@ class Records(Part, Generic[R]):
 
     def numbered(self, numbers: Collection[int]) -> list[tuple[int, R]]:
         """Return the existing records with some numbers, each with its number."""
-        found = []
-        for block in blocks(sorted(numbers)):
-            query = select(records).where(self._mine, records.c.record_id.in_(block))
-            rows = self._database.fetch(query)
-            found += [(row.record_id, self._read(row)) for row in rows]
-        return found
+        return [(row.record_id, self._read(row)) for row in self._among("record_id", numbers)]
 
     def of_customers(self, customers: Collection[bytes]) -> list[R]:
         """Return the records of some customers, oldest first for each customer."""
-        some = blocks(sorted(customers))
-        return [each for block in some for each in self.select(records.c.customer.in_(block))]
+        return list(map(self._read, self._among("customer", customers)))
 
     def newest(self, customers: Collection[bytes]) -> dict[bytes, R]:
         """Return the newest record of each of some customers that has one."""
@@ -171,8 +165,7 @@ class Records(Part, Generic[R]):
 
     def of_subjects(self, subjects: Collection[bytes]) -> list[R]:
         """Return the records about some identifiers, oldest first for each identifier."""
-        some = blocks(sorted(subjects))
-        return [each for block in some for each in self.select(records.c.subject.in_(block))]
+        return list(map(self._read, self._among("subject", subjects)))
 
     def keys(self, *, batch: str) -> set[str]:
         """Return the keys of the records of a batch."""
@@ -215,6 +208,11 @@ class Records(Part, Generic[R]):
     def read(self, connection: Connection, *conditions: ColumnElement[bool]) -> list[R]:
         """Return the same as `select` within a transaction."""
         return list(map(self._read, connection.execute(self._query(*conditions))))
+
+    def _among(self, column: str, values: Collection[Any]) -> Iterator[Row[Any]]:
+        """Yield the rows of the kind whose column has one of some values."""
+        for block in blocks(sorted(values)):
+            yield from self._database.fetch(self._query(records.c[column].in_(block)))
 
     def _query(self, *conditions: ColumnElement[bool]) -> Select[Any]:
         oldest = records.c.created_at, records.c.record_id

@@ -37,7 +37,6 @@ from nightscreen.privacy.lookup_subject import subjects_of
 from nightscreen.privacy.purging import held_runs
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.schemas.bvn import BvnRequest
-from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.columns import CUSTOMERS, IDENTIFIERS, LOAN_DAYS
 from nightscreen.schemas.consented import PULLS as TRANSACTIONS
 from nightscreen.schemas.errors import InputError, SettingsError
@@ -395,8 +394,7 @@ def erase(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[
     for path in in_inbox:
         path.unlink()
     _remove_from_files(found, folders, Whose.IN_CLEAR)  # last: they identify the others
-    at = instant_text(journal.clock()) or ""
-    files = len(in_inbox) + sum(folder.finish(at) for folder in folders.values())
+    files = len(in_inbox) + sum(folder.finish(journal.clock()) for folder in folders.values())
     for run_id in found.in_runs - folders.keys():
         raise InputError(
             f"run {run_id} was resumed meanwhile, so that its files were left as they are; erase "

@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.checks.declaration import Compare
-from nightscreen.checks.karma import LISTINGS
 from nightscreen.checks.registry import CHECKS
 from nightscreen.config.declarations import NOTHING_DECLARED, Declarations, basis_words
 from nightscreen.journal.cases import Reviews
@@ -47,14 +46,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.decisions import KnownCustomer
     from nightscreen.schemas.records import JournalRecord
 
-_LISTING_FIELDS = (
-    "identity_kind",
-    "karma_type",
-    "amount_in_contention",
-    "default_date",
-    "reason",
-    "reporting_entity_name",
-)
+_UNSEEN = {each.name: each.unseen for check in CHECKS.values() for each in check.columns}
 
 
 def explain(
@@ -190,12 +182,16 @@ def shown_fields(check: str, row: Mapping[str, Any]) -> dict[str, Any]:
         value = row[field.name]
         if value is None or field.name.endswith("_status"):
             continue
-        if field.name == LISTINGS:
-            fields[field.name] = [{name: each[name] for name in _LISTING_FIELDS} for each in value]
-        else:
-            identifies = field.compare is Compare.IDENTIFYING
-            fields[field.name] = masked(value) if identifies else value
+        identifies = field.compare is Compare.IDENTIFYING
+        fields[field.name] = masked(value) if identifies else seen(field.name, value)
     return fields
+
+
+def seen(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a table
+    """Return a cell of a column without what its check declares unseen, such as a clerk's name."""
+    if unseen := _UNSEEN.get(name):
+        return [{key: each for key, each in part.items() if key not in unseen} for part in value]
+    return value
 
 
 def plain(value: Any) -> Any:  # noqa: ANN401 - any cell of a table

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.files.outputs import OUTPUTS, Whose
-from nightscreen.files.quarantine import records
+from nightscreen.files.quarantine import named_records
 from nightscreen.files.run_folder import RowFilter
 from nightscreen.journal.customers import Customers
 from nightscreen.operations.bvn_table import requests_to
@@ -104,9 +104,7 @@ def shown_rows(
 
 def _rows_of(file: Path, whose: Whose, person: Subject) -> Iterator[dict[str, Any]]:
     if whose is Whose.AS_GIVEN:
-        lines = records(file)
-        head, _ = next(lines, ([], ""))
-        rows = (dict(zip(head, cells, strict=False)) for cells, _ in lines)
+        rows = (row for row, _ in named_records(file))
         yield from (row for row in rows if person.customer_id in row.values())
         return
     name = person.pseudonym.hex() if whose is Whose.BY_PSEUDONYM else person.customer_id

@@ -155,8 +155,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
             rewritten = folders.setdefault(each.folder, RunFiles.of(each.folder, RETENTION))
             rewritten.sweep()
             rewritten.remove(each.files)
-    at = instant_text(journal.clock()) or ""
-    files = sum(folder.finish(at) for folder in folders.values())
+    files = sum(folder.finish(journal.clock()) for folder in folders.values())
     audit.write_by_command(PURGED, **removed.numbers(), files=files)
     return {**found.document(), "removed_files": files, "log_emptied": emptied}
 
@@ -205,5 +204,4 @@ def repair_manifests(journal: Journal) -> int:
     """
     runs = journal.runs.newest(limit=None)
     folders = [RunFiles.of(Path(run.folder), RETENTION) for run in runs if run.state != RUNNING]
-    at = instant_text(journal.clock()) or ""
-    return sum(bool(folder.finish(at)) for folder in folders)
+    return sum(bool(folder.finish(journal.clock())) for folder in folders)

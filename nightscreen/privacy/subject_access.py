@@ -25,6 +25,7 @@ from nightscreen.privacy.explaining import (
     last_answered,
     lookup,
     plain,
+    seen,
     shown_changes,
     shown_records,
 )
@@ -54,7 +55,6 @@ _UNTIL_ERASED = "while the consent is valid, then as long as answers of the serv
 _OTHERS = ("guarantor", "next_of_kin", "nextofkin", "referee", "spouse", "officer", "agent")
 _OF_CUSTOMERS = tuple(model for model in KINDS if model is not Review)
 """Kinds that are shown for the customer as a whole; reviews are shown by batch."""
-_UNSEEN = {each.name: each.unseen for check in CHECKS.values() for each in check.columns}
 
 
 def gather(
@@ -177,7 +177,7 @@ def own_row(row: Mapping[str, Any], checks: Collection[str] = CHECKS) -> dict[st
     uninstalled = tuple(f"{name}_" for name in checks if name not in CHECKS)
     strange |= {name for name in row if name.startswith(uninstalled)}
     return {
-        name: WITHHELD if name in strange or _is_others(name, value) else _own_cell(name, value)
+        name: WITHHELD if name in strange or _is_others(name, value) else seen(name, value)
         for name, value in row.items()
         if value not in (None, "", [])
     }
@@ -189,14 +189,6 @@ def _is_others(name: str, value: object) -> bool:
     if folded.startswith("batch_same_"):
         return not isinstance(value, bool | int)
     return any(word in folded for word in _OTHERS)
-
-
-def _own_cell(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a table
-    if unseen := _UNSEEN.get(name):
-        return [
-            {key: each for key, each in struct.items() if key not in unseen} for struct in value
-        ]
-    return value
 
 
 def own_lookup(

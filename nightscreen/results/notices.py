@@ -317,7 +317,7 @@ def rewrite_notices(journal: Journal, run_id: str, declared: Declarations) -> di
     files.touch(path)
     reviews = current_reviews(journal, run.batch)
     counts = write_notices(path, parts, of_run, journal, declared, reviews)
-    files.finish(instant_text(journal.clock()) or "")
+    files.finish(journal.clock())
     return counts
 
 
@@ -336,7 +336,7 @@ def withdraw_notices(journal: Journal, customer_id: str) -> None:
         if path.exists() and not journal.runs.held_elsewhere(run.run_id):
             files = RunFiles.of(path.parent, "contest")
             files.drop(path, RowFilter([(("customer_id",), {(customer_id,)})]))
-            files.finish(instant_text(journal.clock()) or "")
+            files.finish(journal.clock())
 
 
 # --- what people record ---

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.declarations import read_declarations
-from nightscreen.files.person import same_person
 from nightscreen.journal.actor import OVERRIDE, REVIEW
+from nightscreen.journal.audit import same_person
 from nightscreen.journal.cases import Cases, Reviews
 from nightscreen.journal.customers import Customers
 from nightscreen.journal.records import Records

@@ -11,7 +11,7 @@ from collections.abc import Awaitable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from nightscreen.files.person import user_name
+from nightscreen.journal.audit import user_name
 from nightscreen.runs.approval import may_spend
 from nightscreen.schemas.errors import UsageError, foremost
 

@@ -26,7 +26,7 @@ from prefect.runtime import deployment, flow_run
 from prefect.states import Cancelled
 
 from nightscreen.config.settings import read_settings
-from nightscreen.files.person import user_name
+from nightscreen.journal.audit import user_name
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.ops.vitals import ASKING, PAUSED, PLANNING, READING, WRITING
 from nightscreen.runs.approval import may_spend

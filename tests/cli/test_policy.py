@@ -12,9 +12,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nightscreen.cli.decisions import policies as app
-from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
-from nightscreen.journal.audit import Audit
+from nightscreen.journal.audit import Audit, user_name
 from nightscreen.policy.load import DEFAULT_POLICY, load_policy, read_text
 from nightscreen.policy.versions import approval_of
 from nightscreen.results.backtest import past_run, rows_of

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nightscreen.files.person import user_name
 from nightscreen.journal import open_journal
-from nightscreen.journal.audit import Audit, AuditQuery
+from nightscreen.journal.audit import Audit, AuditQuery, user_name
 from nightscreen.journal.settling import disputed_calls
 from tests.money.service_in_memory import LOST, Bureau
 from tests.money.test_prices import odd_answer

@@ -90,7 +90,7 @@ def test_what_is_removed_here_goes_there_too(tmp_path: Path, url: str) -> None:
     folder = written(tmp_path / "home", url)
     files = RunFiles.of(folder.path, "retention")
     files.remove([folder.path / "enriched" / "part-00000.parquet"])
-    files.finish("2026-03-02T00:00:00Z")
+    files.finish(0)
     found = content(url)
     assert set(found) == {MANIFEST, REPORT}
     assert set(json.loads(found[MANIFEST])["files"]) == {REPORT}

@@ -99,7 +99,7 @@ def finish(journal: Journal) -> None:
     journal.runs.finish("run-1", state="completed", stop_reason=None, report={})
 
 
-@pytest.mark.parametrize("crash_at", ["prepare_key", "_wrap", "put_in_force"])
+@pytest.mark.parametrize("crash_at", ["_prepare_key", "_wrap", "_put_in_force"])
 def test_a_rotation_that_crashed_loses_no_key(
     place: Place, monkeypatch: pytest.MonkeyPatch, crash_at: str
 ) -> None:

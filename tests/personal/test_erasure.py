@@ -248,7 +248,7 @@ def test_a_manifest_is_mended_after_a_crash_behind_the_files(
 ) -> None:
     """Every file was rewritten and nobody is found any more, yet the manifest still tells it."""
 
-    def crash(self: RunFiles, at: str) -> int:
+    def crash(self: RunFiles, at: int) -> int:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

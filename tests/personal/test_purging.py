@@ -167,7 +167,7 @@ def test_a_purge_cut_short_is_finished_by_the_next(
 ) -> None:
     """Files went, the manifest did not tell: the next purge tells it."""
 
-    def crash(self: RunFiles, at: str) -> int:
+    def crash(self: RunFiles, at: int) -> int:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nightscreen.files.person import named_by_account, same_person
+from nightscreen.journal.audit import named_by_account, same_person
 
 
 @pytest.mark.parametrize(
