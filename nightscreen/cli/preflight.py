@@ -15,7 +15,6 @@ from nightscreen.cli.output import say_open_dates
 from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.journal import journal_of
-from nightscreen.journal.keyset import decode_key
 from nightscreen.journal.opening import journal_exists
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.runs.run import require_service
