@@ -22,7 +22,6 @@ import asyncio
 import json
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -506,8 +505,6 @@ OFFERS = OutputTable[Offered](
 
 # --- tracking ---
 
-_TOO_LARGE = Decimal(10) ** 15  # amounts from here on do not fit a column of naira
-
 REFERENCE = "reference"
 KNOWN, UNKNOWN = "known", "unknown"
 _AMOUNTS, _FLAGS = ("loan_amount", "amount_disbursed", "paid"), ("can_request", "can_cancel")
@@ -640,14 +637,11 @@ def _seen(offer: Offer, reading: CallOutcome | None) -> LoanSnapshot | None:
     loan = parse_answer(Operation.LOAN_VIEW, reading.body)
     if not isinstance(loan, LoanState) or not loan.status:
         return None
-    values: dict[str, Any] = {name: _naira(getattr(loan, name)) for name in _AMOUNTS}
-    values |= {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
+    values = {name: getattr(loan, name) for name in ("status", "reject_reason", *_FLAGS)}
+    for name in _AMOUNTS:
+        amount = getattr(loan, name)
+        values[name] = None if amount is None else round(amount, 2)  # to the kobo
     return LoanSnapshot(**values)
-
-
-def _naira(amount: Decimal | None) -> Decimal | None:
-    """Return an amount rounded to the kobo; None if it does not fit a column of naira."""
-    return None if amount is None or abs(amount) >= _TOO_LARGE else round(amount, 2)
 
 
 def _change_counts(changes: Sequence[LoanChange]) -> dict[str, Any]:
