@@ -16,6 +16,7 @@ import typer
 from nightscreen.cli.command import command, group
 from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
+from nightscreen.cli.output import say
 from nightscreen.cli.runs import hand_to_deployment
 from nightscreen.config.settings import is_loopback
 from nightscreen.desk.accounts import Accounts
@@ -69,16 +70,8 @@ def desk(
     from nightscreen.web.serve import listening, serve_app
 
     settings = settings_of_command()
-    if not is_loopback(host):
-        behind = (
-            "keep this port behind it" if settings.desk_url else "name it in NIGHTSCREEN_DESK_URL"
-        )
-        typer.echo(
-            f"Other machines reach {host}, and the desk does not serve https: passwords and "
-            "customer data would cross the network unencrypted. Let them reach only a proxy, and "
-            f"{behind}.",
-            err=True,
-        )
+    behind = "keep this port behind it" if settings.desk_url else "name it in NIGHTSCREEN_DESK_URL"
+    _warn_of_http(host, "desk", behind)
     results = (output or settings.output).absolute()
     with (
         journal_of(settings, busy_timeout_s=WRITE_WAIT_S) as journal,
@@ -99,6 +92,16 @@ def desk(
             f"desk listening on {proxied or at}{first}",
             proxies=settings.desk_proxies,
             takes_files=True,
+        )
+
+
+def _warn_of_http(host: str, pages: str, behind: str) -> None:
+    """Warn that pages cross the network unencrypted, unless only this machine reaches them."""
+    if not is_loopback(host):
+        say(
+            f"Other machines reach {host}, and the {pages} does not serve https: passwords and "
+            f"customer data would cross the network unencrypted. Let them reach only a proxy that "
+            f"does, and {behind}."
         )
 
 
@@ -238,12 +241,7 @@ def portal(
 ) -> None:
     """Serve the web pages customers meet: consent, callback, one-time password."""
     settings = settings_of_command()
-    if not is_loopback(host):
-        typer.echo(
-            f"Other machines reach {host}, and the portal does not serve https: let them reach "
-            "only a proxy that does, and keep this port behind it.",
-            err=True,
-        )
+    _warn_of_http(host, "portal", "keep this port behind it")
     if settings.redirect_uri or settings.consent_url or settings.client_id:
         require_consent(settings)
     with journal_of(settings) as journal:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 FLOWS = "flows"
 _READY_WITHIN_S = 600.0
-"""A first start makes the server's database; on a very busy machine that takes minutes."""
+"""A server loads for minutes on a very busy machine, more where it has to migrate its database."""
 # runs settle their calls in flight; a run killed after that can be resumed
 _ENDS_WITHIN_S = 60.0
 AGAIN_AFTER_S = 5.0  # a pause, so that a process that ends at once is not restarted constantly

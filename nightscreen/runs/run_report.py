@@ -29,6 +29,8 @@ _EARLIER = {
     "in_doubt": LookupStatus.IN_DOUBT,
     "failed": LookupStatus.FAILED,
 }
+_QUOTED = ("rows_refused", "rows_ineligible", "rows_invalid", "lookups", "distinct", "reused")
+"""The plan's counts of a check that a quote shows."""
 _OPEN = NOT_ENDED | {LookupStatus.FAILED, LookupStatus.LAPSED}
 """States that the result of an earlier session replaces."""
 
@@ -54,14 +56,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
         "goes_first": None if quote.first is None else _first_document(quote.first),
         "affordable_rows": None if quote.affordable is None else screened - quote.rows_short,
         "checks": {
-            check: {
-                "rows_refused": counts.rows_refused,
-                "rows_ineligible": counts.rows_ineligible,
-                "rows_invalid": counts.rows_invalid,
-                "lookups": counts.lookups,
-                "distinct": counts.distinct,
-                "reused": counts.reused,
-            }
+            check: {name: getattr(counts, name) for name in _QUOTED}
             for check, counts in run.counts.items()
         },
         "lines": [
