@@ -29,6 +29,7 @@ def run_guide() -> dict[str, Any]:
 
 def test_guide_gives_the_current_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After three days, and beside a screening run, the frames hold what the sandbox lists."""
+    monkeypatch.setattr("nightscreen.operations.pull.write_cash_flow", lambda *_: None)
     World(tmp_path).screen([customer(1)])
     lender = Lender(tmp_path)
     lender.consent(CUSTOMERS)

@@ -131,7 +131,7 @@ def test_daily_copies_are_kept_in_number(tmp_path: Path) -> None:
         pass
     (backups / "mine").mkdir(parents=True)
     (tmp_path / "words").write_text("a walk by the lagoon\n")
-    for _ in range(4):
+    for _ in range(3):
         done = back_up_dated(
             settings,
             str(backups),
@@ -141,8 +141,8 @@ def test_daily_copies_are_kept_in_number(tmp_path: Path) -> None:
         )
         now[0] += DAY
     assert (done["key"], done["removed"]) == ("sealed", 1)
-    assert sorted(each.name for each in backups.iterdir()) == ["2024-10-06", "2024-10-07", "mine"]
-    restore(backups / "2024-10-07", tmp_path / "new", passphrase="a walk by the lagoon")
+    assert sorted(each.name for each in backups.iterdir()) == ["2024-10-05", "2024-10-06", "mine"]
+    restore(backups / "2024-10-06", tmp_path / "new", passphrase="a walk by the lagoon")
     now[0] -= DAY
     with pytest.raises(OutputError, match="holds something already"):
         back_up_dated(settings, str(backups), keep=2, clock=lambda: now[0])
