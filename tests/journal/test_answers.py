@@ -15,14 +15,10 @@ from nightscreen.schemas.errors import JournalDamagedError
 from tests.journal.conftest import PRICE, by_name
 
 NIGHT = 1 << 60
-BLOCK = 500
 
 
 def told(journal: Journal, run: str, check: str, subjects: Sequence[bytes], at: int) -> None:
     """Store an answer to each of some subjects: listed and clear in turn, every third unpriced."""
-    for start in range(BLOCK, len(subjects), BLOCK):
-        told(journal, run, check, subjects[start : start + BLOCK], at)
-    subjects = subjects[:BLOCK]
     asks = [ReserveRequest(check, "bvn", each, PRICE, None, 1) for each in subjects]
     grants = by_name(journal, run, asks, Caps())
     settled = [
@@ -50,11 +46,11 @@ def test_the_latest_answers_are_the_last_to_come(journal: Journal) -> None:
     answered itself stays current.
     """
     random = np.random.default_rng(3)
-    known = [random.bytes(15) + bytes([number % 5]) for number in range(1_200)]
-    told(journal, "other", "karma", known[:800], at=100)
-    told(journal, "mine", "karma", known[300:900], at=200)
-    told(journal, "late", "karma", known[500:700], at=150)
-    told(journal, "other", "ecosystem", known[:400], at=300)
+    known = [random.bytes(15) + bytes([number % 5]) for number in range(240)]
+    told(journal, "other", "karma", known[:160], at=100)
+    told(journal, "mine", "karma", known[60:180], at=200)
+    told(journal, "late", "karma", known[100:140], at=150)
+    told(journal, "other", "ecosystem", known[:80], at=300)
 
     def found(run_id: str, since: int) -> dict[bytes, StoredAnswer]:
         blocks = journal.answers.latest_blocks("karma", wanted, run_id=run_id, since=since)
@@ -64,17 +60,17 @@ def test_the_latest_answers_are_the_last_to_come(journal: Journal) -> None:
 
     wanted = sorted(known)
     mine = found("mine", NIGHT)
-    assert mine.keys() == {*known[:900]}
+    assert mine.keys() == {*known[:180]}
     for runs, subjects, at in (
-        ("mine", known[300:500] + known[700:900], 200),
-        ("late", known[500:700], 150),
-        ("other", known[:300], 100),
+        ("mine", known[60:100] + known[140:180], 200),
+        ("late", known[100:140], 150),
+        ("other", known[:60], 100),
     ):
         assert {mine[each].run_id for each in subjects} == {runs}
         said = {(mine[each].outcome, mine[each].answered_at - at) for each in subjects}
         assert said == {(Outcome.LISTED.value, 0), (Outcome.CLEAR.value, 1)}
         assert {mine[each].cost_micro is None for each in subjects} == {True, False}
-    assert {each for each in mine if mine[each].current} == {*known[300:900]}
+    assert {each for each in mine if mine[each].current} == {*known[60:180]}
     before = journal.answers.position()
     told(journal, "late", "karma", wanted[:3], at=50)
     late = found("nobody", before)

@@ -335,7 +335,7 @@ class Model:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 2, *(pytest.param(seed, marks=pytest.mark.long) for seed in (1, 3, 4, 5))]
+    "seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 6))]
 )
 def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None:
     """Claims, outcomes of every kind, resends and deaths, by several processes, under a cap."""

@@ -168,10 +168,10 @@ def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
 
 
 def test_a_backup_never_replaces_and_leaves_no_part(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sqlite_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A folder with something in it is refused; a failure leaves nothing."""
-    journal = place.open()
+    journal = sqlite_place.open()
     full = tmp_path / "full"
     full.mkdir()
     (full / "x").touch()
@@ -212,9 +212,9 @@ def test_a_backup_is_restored_into_either_database(
             restore(tmp_path / "copy", target.home, url=target.url)
 
 
-def test_a_backup_with_a_passphrase_brings_its_key_along(place: Place, tmp_path: Path) -> None:
+def test_a_backup_with_a_passphrase_brings_its_key_along(sqlite_place: Place, tmp_path: Path) -> None:
     """The key is in it, but only the passphrase opens it; another, a short or none does not."""
-    journal = place.open()
+    journal = sqlite_place.open()
     fill(journal, 0, 10)
     folder = tmp_path / "copy"
     with pytest.raises(UsageError, match="under 12 characters"):
@@ -232,16 +232,16 @@ def test_a_backup_with_a_passphrase_brings_its_key_along(place: Place, tmp_path:
     target.close()
 
 
-def test_what_is_no_backup_is_not_restored(place: Place, tmp_path: Path) -> None:
+def test_what_is_no_backup_is_not_restored(sqlite_place: Place, tmp_path: Path) -> None:
     """Nothing is made at the target."""
     with pytest.raises(JournalError, match="is no backup"):
-        restore(tmp_path, place.home, url=place.url)
-    assert not place.home.exists()
+        restore(tmp_path, sqlite_place.home, url=sqlite_place.url)
+    assert not sqlite_place.home.exists()
 
 
-def test_links_are_signed_with_no_key_of_pseudonyms(place: Place) -> None:
+def test_links_are_signed_with_no_key_of_pseudonyms(sqlite_place: Place) -> None:
     """Whoever learns the one cannot make the other."""
-    journal = place.open()
+    journal = sqlite_place.open()
     token = ConsentLinks(journal).make("C1", ["transaction:list"]).token
     keys = link_keys(journal)
     assert len(keys) == 1
@@ -257,9 +257,9 @@ def test_links_are_signed_with_no_key_of_pseudonyms(place: Place) -> None:
     assert isinstance(ConsentLinks(journal).resolve_link(token), AskedConsent)
 
 
-def test_a_new_key_lets_links_go_on_or_ends_them_at_once(place: Place) -> None:
+def test_a_new_key_lets_links_go_on_or_ends_them_at_once(sqlite_place: Place) -> None:
     """Links in somebody's mail work on after a rotation; after a leak none does."""
-    journal = place.open()
+    journal = sqlite_place.open()
     pseudonym = journal.pseudonyms.subject("bvn", "22212345678")
     links = ConsentLinks(journal)
     token = links.make("C1", ["transaction:list"]).token

@@ -38,16 +38,16 @@ def test_a_journal_opens_again_with_its_key_from_home_or_settings(place: Place) 
     assert engines[0]._compiled_cache is engines[1]._compiled_cache
 
 
-def test_a_key_that_is_none_is_told_without_being_shown(place: Place) -> None:
+def test_a_key_that_is_none_is_told_without_being_shown(sqlite_place: Place) -> None:
     """What is not base64 of 32 bytes is refused, from settings and from HOME."""
-    place.open()
+    sqlite_place.open()
     for text in ("abc", "€", base64.b64encode(b"k" * 31).decode()):
         with pytest.raises(SettingsError, match="NIGHTSCREEN_DATA_KEY is not a data key") as told:
-            place.open(data_key=text)
+            sqlite_place.open(data_key=text)
         assert text not in str(told.value)
-        (place.home / "data.key").write_text(text)
+        (sqlite_place.home / "data.key").write_text(text)
         with pytest.raises(SettingsError, match=r"data\.key is not a data key"):
-            place.open()
+            sqlite_place.open()
 
 
 def test_an_emptied_home_beside_an_old_journal_is_an_error(place: Place, tmp_path: Path) -> None:
@@ -59,12 +59,12 @@ def test_an_emptied_home_beside_an_old_journal_is_an_error(place: Place, tmp_pat
     assert not (tmp_path / "empty" / "data.key").exists()
 
 
-def test_an_unreadable_key_file_is_told(place: Place) -> None:
-    place.open()
-    (place.home / "data.key").unlink()
-    (place.home / "data.key").mkdir()
+def test_an_unreadable_key_file_is_told(sqlite_place: Place) -> None:
+    sqlite_place.open()
+    (sqlite_place.home / "data.key").unlink()
+    (sqlite_place.home / "data.key").mkdir()
     with pytest.raises(JournalKeyError, match="cannot read the data key"):
-        place.open()
+        sqlite_place.open()
 
 
 def test_a_vanished_sqlite_journal_is_not_begun_anew(sqlite_place: Place) -> None:
@@ -77,6 +77,8 @@ def test_a_vanished_sqlite_journal_is_not_begun_anew(sqlite_place: Place) -> Non
     with pytest.raises(JournalError, match="remembers a journal that is not there"):
         sqlite_place.open()
     assert not file.exists()
+    with pytest.raises(JournalError, match="not there any more"):
+        open_read_only(sqlite_place.settings())
     file.touch()
     with pytest.raises(JournalError, match="remembers a journal that is not there"):
         sqlite_place.open()
@@ -128,18 +130,14 @@ del Tokens.model_fields["generation"]  # in a field of a record
 schema.declared_version.cache_clear()
 print(schema.declared_version())
 """
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout.split()
-        for seed in ("1", "2")
-    ]
-    assert runs[0] == runs[1]
-    assert runs[0][0] == declared_version() != runs[0][1]
+    same, other = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONHASHSEED": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
+    assert same == declared_version() != other
 
 
 @pytest.mark.parametrize(

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from nightscreen.journal.opening import open_read_only
 from nightscreen.schemas.calls import CallState
-from nightscreen.schemas.errors import JournalError
 from tests.begun import begin_run
 from tests.journal.conftest import PRICE, Place, ended, reserve
 
@@ -32,15 +27,3 @@ def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
         assert (pulse.answered, pulse.troubles) == ({"karma": 1}, {"karma": {"timeout": 1}})
         assert (pulse.in_doubt, pulse.in_doubt_micro) == (1, PRICE)
         assert look.runs.activity(RUN, alive=False).in_doubt == 2
-
-
-def test_a_journal_that_is_gone_is_no_empty_place(sqlite_place: Place, tmp_path: Path) -> None:
-    """HOME remembers it."""
-    sqlite_place.open()
-    sqlite_place.close()
-    sqlite_place.is_damaged = True
-    for file in sqlite_place.home.glob("journal.sqlite*"):
-        if file.is_file():
-            file.unlink()
-    with pytest.raises(JournalError, match="not there any more"):
-        open_read_only(sqlite_place.settings())
