@@ -13,13 +13,12 @@ of a lender counts once. A sighting of an account has the BVN in the same row.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from itertools import islice, starmap
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from sqlalchemy import bindparam, func, insert, literal, select, update
 
+from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.database import blocks, insert_rows
 from nightscreen.journal.schema import (
     STATE,
@@ -35,13 +34,11 @@ from nightscreen.schemas.decisions import CheckState, KnownCustomer
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from numpy.typing import NDArray
-    from sqlalchemy import Row
+    from sqlalchemy import ColumnElement, Row
 
     from nightscreen.schemas.decisions import State
 
-_SCAN_ROWS = 20_000  # rows fetched at once: bounds memory, apart from 24 bytes for each customer
-_SIXTEEN = "S16"
+_SCAN_ROWS = 20_000  # rows fetched at once: bounds memory, apart from the pseudonyms
 _ENCODER = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False)
 """Made once: `json.dumps` makes one for each state, which takes as long as encoding it."""
 _KEPT = ("customer", "run_id", "decided_at", "gone_run_id", "state")  # copied to the history
@@ -53,27 +50,6 @@ class StateWrite(NamedTuple):
     customer: bytes
     sealed: bytes
     differs: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Members:
-    """A batch's customers without their states, in ascending order."""
-
-    customers: NDArray[np.bytes_]  # pseudonyms
-    gone: NDArray[np.bool_]  # whether a run reported each gone
-    gone_before: NDArray[np.bool_]  # whether that was another run than the current one
-
-    def places(self, subjects: bytes) -> NDArray[np.int64]:
-        """Return the index of each of some joined pseudonyms, -1 if unknown."""
-        asked = np.frombuffer(subjects, _SIXTEEN)
-        if not len(self.customers):
-            return np.full(len(asked), -1, np.int64)
-        place = np.minimum(np.searchsorted(self.customers, asked), len(self.customers) - 1)
-        return np.where(self.customers[place] == asked, place, -1)
-
-    def customer(self, place: int) -> bytes:
-        """Return a customer's pseudonym."""
-        return self.customers[place : place + 1].tobytes()
 
 
 class Customers(Part):
@@ -113,22 +89,21 @@ class Customers(Part):
                         rows[bytes(row.customer)] = row
         return {customer: self._known(row) for customer, row in rows.items()}
 
-    def members(self, batch: str, run_id: str) -> Members:
-        """Return a batch's customers, in 24 bytes each."""
+    def members(self, batch: str, run_id: str) -> bytes:
+        """Return the joined pseudonyms of a batch's customers whom no other run reported gone."""
+        gone = customer_states.c.gone_run_id
+        return self._of_batch(batch, gone.is_(None) | (gone == run_id))
+
+    def gone(self, batch: str) -> list[bytes]:
+        """Return the customers of a batch whom a run reported gone."""
+        return pieces_of(self._of_batch(batch, customer_states.c.gone_run_id.is_not(None)))
+
+    def _of_batch(self, batch: str, which: ColumnElement[bool]) -> bytes:
         kept = customer_states.c
-        query = select(kept.customer, kept.gone_run_id).where(kept.batch == batch)
-        customers: list[bytes] = []
-        runs: list[str | None] = []
+        query = select(kept.customer).where(kept.batch == batch, which)
         with self._database.reading() as connection:
             streamed = connection.execution_options(yield_per=_SCAN_ROWS)
-            for customer, gone in streamed.execute(query.order_by(kept.customer)):
-                customers.append(customer)
-                runs.append(gone)
-        return Members(
-            np.frombuffer(b"".join(customers), _SIXTEEN),
-            np.array([gone is not None for gone in runs], bool),
-            np.array([gone not in {None, run_id} for gone in runs], bool),
-        )
+            return b"".join(streamed.execute(query).scalars())
 
     def begin(self, run_id: str) -> int:
         """Record that a run starts to write states; return a unique instant for it."""

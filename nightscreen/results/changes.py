@@ -60,6 +60,7 @@ with the number of transactions. 250,000 rows took 15.7 µs each in transactions
 _PIECE = "states-{:05d}"
 _GONE = "gone"
 _KINDS = list(ChangeKind)  # the most important first
+_PSEUDONYM = "S16"
 _KARMA = "karma"
 _NEW = FieldChange(None, None, ChangeKind.NEW)
 _PIECE_SCHEMA = pa.schema(
@@ -386,24 +387,24 @@ class Comparison:
         customers = Customers(self.journal)
         run = self.journal.runs.find(self.run_id)
         before = None if run is None else run.states_first_at
-        members = customers.members(self.batch, self.run_id)
-        present, news = np.zeros(len(members.customers), bool), [NEWS.empty_table()]
+        present, news = list[bytes](), [NEWS.empty_table()]
         for rows in read_customers(parts, READ, BLOCK_ROWS):
             ids = rows["customer_id"].to_pylist()
             joined = self.journal.pseudonyms.customers(self.batch, ids)
-            place, subjects = members.places(joined), pieces_of(joined)
-            present[place[place >= 0]] = True
-            old = [subjects[number] for number in np.flatnonzero(place >= 0).tolist()]
-            known = base = customers.known(old)
+            present.append(joined)
+            subjects = pieces_of(joined)
+            known = base = customers.known(subjects)
             if before is not None:
-                base = customers.known_before(old, before)
+                base = customers.known_before(subjects, before)
             changes, new = self._block(rows, subjects, base, known)
             news.append(new)
             if changes:
                 yield changes_table(changes, self.run_id)
         self.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
-        missing = ~present & ~members.gone_before & self.whole
-        gone = [members.customer(number) for number in np.flatnonzero(missing).tolist()]
+        last_night = customers.members(self.batch, self.run_id) if self.whole else b""
+        here = np.frombuffer(b"".join(present), _PSEUDONYM)
+        missing = np.setdiff1d(np.frombuffer(last_night, _PSEUDONYM), here)
+        gone = pieces_of(missing.tobytes())
         for start in range(0, len(gone), BLOCK_ROWS):
             last = customers.known(gone[start : start + BLOCK_ROWS])
             yield changes_table(

@@ -73,9 +73,7 @@ def publish_cases(journal: Journal, run: RunRecord, folder: Path) -> None:
     existing = store.keys(batch=run.batch)
     settled, newer = standing_reviews(journal, run.batch), _newer(journal, run)
     now = journal.clock()
-    members = Customers(journal).members(run.batch, run.run_id)
-    gone = members.customers[members.gone]
-    ended = existing & {key.hex() for key in gone.view("V16").tolist()}  # V16 keeps trailing zeros
+    ended = existing & {key.hex() for key in Customers(journal).gone(run.batch)}
     for rows in customers_of(folder):
         keys = np.array(_keys(journal, run, rows), dtype=object)
         needs = np.array([key not in newer and key not in settled for key in keys], dtype=bool)

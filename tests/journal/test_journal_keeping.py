@@ -212,7 +212,9 @@ def test_a_backup_is_restored_into_either_database(
             restore(tmp_path / "copy", target.home, url=target.url)
 
 
-def test_a_backup_with_a_passphrase_brings_its_key_along(sqlite_place: Place, tmp_path: Path) -> None:
+def test_a_backup_with_a_passphrase_brings_its_key_along(
+    sqlite_place: Place, tmp_path: Path
+) -> None:
     """The key is in it, but only the passphrase opens it; another, a short or none does not."""
     journal = sqlite_place.open()
     fill(journal, 0, 10)
