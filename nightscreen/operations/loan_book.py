@@ -40,10 +40,10 @@ from nightscreen.schemas.outcomes import (
 )
 from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.stops import COMPLETED
-from nightscreen.values.amounts import judge_amounts
-from nightscreen.values.dates import InstantProblem, judge_dates, judge_instants
+from nightscreen.values.amounts import amounts
+from nightscreen.values.dates import InstantProblem, dates, instants
 from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
-from nightscreen.values.issues import Issue, Issues
+from nightscreen.values.issues import Issue, Issues, judge_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -141,11 +141,12 @@ class LoanBook:
         order = self._header.date_order
         columns = known_text(batch.columns, self._header, LOAN_DAY_COLUMNS)
         for name in _AMOUNTS:
-            columns[name] = judge_amounts(columns[name], issues, name)
+            columns[name] = judge_column(columns[name], amounts(name), name, issues)
         for name in _DATES:
-            columns[name] = judge_dates(columns[name], order, issues, name)
-        columns["disbursed_at"] = judge_instants(
-            columns["disbursed_at"], "disbursed_at", order, issues, ends=True, issue=undated
+            columns[name] = judge_column(columns[name], dates(order), name, issues)
+        disbursed = instants(order, ends=True, issue=undated)
+        columns["disbursed_at"] = judge_column(
+            columns["disbursed_at"], disbursed, "disbursed_at", issues
         )
         for cells in zip(*(columns[name].to_pylist() for name in LOAN_DAY_COLUMNS), strict=True):
             yield dict(zip(LOAN_DAY_COLUMNS, cells, strict=True))

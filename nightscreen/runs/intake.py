@@ -7,7 +7,7 @@ content of a file never raises.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,17 +17,17 @@ from nightscreen.reading.merge_rows import merge_rows, status_name
 from nightscreen.runs.corrections import MOST_TO_CORRECT, Corrections, keep_to_correct
 from nightscreen.schemas.columns import KNOWN_COLUMNS, Flaw
 from nightscreen.schemas.rows import CUSTOMER, Action, Problem, RefusedRow, RowBatch, row_schema
-from nightscreen.values.addresses import judge_domain, judge_email, judge_image_url
-from nightscreen.values.amounts import TENOR, judge_amounts, judge_tenor
+from nightscreen.values.addresses import DOMAIN, EMAIL, IMAGE_URL
+from nightscreen.values.amounts import DAYS, TENOR, amounts
 from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
-from nightscreen.values.dates import judge_dates, judge_instants, withdrawal_issue
+from nightscreen.values.dates import dates, instants, withdrawal_issue
 from nightscreen.values.identifiers import (
+    BVN,
     ID_MISSING,
     ID_REPEATED,
     SUSPECT_PATTERN,
     CustomerNumbers,
     SeenIds,
-    judge_bvn,
     judge_customer_id,
 )
 from nightscreen.values.issues import (
@@ -35,6 +35,7 @@ from nightscreen.values.issues import (
     Issue,
     Issues,
     Mask,
+    Rule,
     as_text,
     at,
     first_present,
@@ -45,7 +46,7 @@ from nightscreen.values.issues import (
     trimmed,
     where,
 )
-from nightscreen.values.phones import judge_phone
+from nightscreen.values.phones import PHONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -71,13 +72,15 @@ _ZERO_IS_A_VALUE = frozenset(
 )
 _EITHER = {"bank_code": "bank_name", "bank_name": "bank_code"}
 _JOINED = frozenset({"first_name", "middle_name", "last_name", "full_name"})
-_TEXTS = {
-    "phone": judge_phone,
-    "email": judge_email,
-    "domain": judge_domain,
-    "image_url": judge_image_url,
+_RULES: dict[str, Rule[Any]] = {
+    "phone": PHONE,
+    "email": EMAIL,
+    "domain": DOMAIN,
+    "image_url": IMAGE_URL,
+    **{name: amounts(name) for name in ("exposure", "requested_amount", "requested_instalment")},
+    TENOR: DAYS,
 }
-"""The rules of identifiers that are judged without other columns."""
+"""The rules of columns that are judged by themselves."""
 
 
 class Intake:
@@ -261,25 +264,18 @@ def _judge_columns(
     columns: dict[str, Column], orders: Mapping[str, str | None], issues: Issues
 ) -> None:
     """Replace each column of text by its judged form, in place."""
-    columns["bvn"] = judge_column(columns["bvn"], judge_bvn, "bvn", issues)
+    withdrawn = "consent_withdrawn_at"
+    rules: dict[str, Rule[Any]] = _RULES | {
+        "date_of_birth": dates(orders["date_of_birth"]),
+        "consented_at": instants(orders["consented_at"]),
+        "consent_expires_at": instants(orders["consent_expires_at"], ends=True),
+        withdrawn: instants(orders[withdrawn], issue=withdrawal_issue),
+    }
+    columns["bvn"] = judge_column(columns["bvn"], BVN, "bvn", issues)
     columns["bank_code"], banks = judge_banks(columns["bank_code"], columns["bank_name"], issues)
     columns["account_number"] = judge_accounts(columns["account_number"], banks, issues)
-    for name, judge in _TEXTS.items():
-        columns[name] = judge_column(columns[name], judge, name, issues)
-    for name in ("exposure", "requested_amount", "requested_instalment"):
-        columns[name] = judge_amounts(columns[name], issues, name)
-    columns[TENOR] = judge_column(columns[TENOR], judge_tenor, TENOR, issues, kind=pa.int64())
-    born = judge_dates(columns["date_of_birth"], orders["date_of_birth"], issues)
-    columns["date_of_birth"] = born
-    for name in ("consented_at", "consent_expires_at", "consent_withdrawn_at"):
-        columns[name] = judge_instants(
-            columns[name],
-            name,
-            orders[name],
-            issues,
-            ends=name == "consent_expires_at",
-            issue=withdrawal_issue if name == "consent_withdrawn_at" else None,
-        )
+    for name, rule in rules.items():
+        columns[name] = judge_column(columns[name], rule, name, issues)
 
 
 def _not_understood(

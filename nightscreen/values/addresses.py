@@ -8,9 +8,22 @@ it: by scheme, credentials, port and host.
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from nightscreen.values.issues import Validated, judged, without_unseen
+import pyarrow.compute as pc
+
+from nightscreen.values.issues import (
+    Rule,
+    Validated,
+    judged,
+    matching,
+    where,
+    without_unseen,
+)
+
+if TYPE_CHECKING:
+    from nightscreen.values.issues import Column
 
 LONGEST_LOCAL = 64
 LONGEST_DOMAIN = 253
@@ -32,6 +45,11 @@ _PRIVATE = re.compile(rf"(?:^|\.)(?:{PRIVATE_ENDING})$")
 _LOCAL_PART = re.compile(
     r"[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+(?:\.[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+)*"
 )
+_ORDINARY = (
+    r"(?i)^[a-z0-9_+-]{1,30}(?:\.[a-z0-9_+-]{1,30})?@"
+    r"(?:[a-z0-9]{1,30}(?:-[a-z0-9]{1,30})?\.){1,3}[a-z]{2,24}$"
+)
+"""RE2 pattern of ordinary email addresses, far below all limits of length."""
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SEVERAL = re.compile(r"\s*[,;/|]\s*|\s+")
 
@@ -66,6 +84,15 @@ def judge_email(text: str) -> Validated[str]:
     return judged(emails[0], "email_first_of_several")
 
 
+def sure_emails(text: Column) -> Column:
+    """Return the values of ordinary email addresses, those of private hosts left out."""
+    private = matching(text, rf"(?i)[@.](?:{PRIVATE_ENDING})$")
+    return pc.utf8_lower(where(matching(text, _ORDINARY) & ~private, text))
+
+
+EMAIL: Final = Rule(judge_email, sure_emails)
+
+
 def judge_domain(text: str) -> Validated[str]:
     """Validate a domain name; a web address is reduced to its domain."""
     bare = without_unseen(text).lower()
@@ -77,6 +104,9 @@ def judge_domain(text: str) -> Validated[str]:
     if name is None:
         return judged(text, "domain_malformed")
     return Validated(name) if shorter == bare else judged(name, "domain_from_url")
+
+
+DOMAIN: Final = Rule(judge_domain)
 
 
 def _read_email(text: str) -> str | None:
@@ -91,6 +121,9 @@ def judge_image_url(text: str) -> Validated[str]:
     """Validate an image address: https, no credentials, the name of a public host."""
     code = _image_issue(text)
     return judged(text, code) if code else Validated(text)
+
+
+IMAGE_URL: Final = Rule(judge_image_url)
 
 
 def _image_issue(text: str) -> str:

@@ -10,15 +10,19 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from decimal import ROUND_HALF_UP, Context, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.issues import (
-    Issues,
+    Rule,
     Validated,
     is_absent,
-    judge_column,
     judged,
+    matching,
+    where,
     without_unseen,
 )
 
@@ -42,6 +46,8 @@ _BACK = re.compile(r"\s*(?:₦|NGN|NAIRA)$", re.IGNORECASE)
 _NUMBER = re.compile(r"(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]{1,3}(?: [0-9]{3})+|[0-9]+)?(?:\.[0-9]*)?")
 _SCIENTIFIC = re.compile(r"[0-9]+(?:[.,][0-9]+)?E[+-]?[0-9]+", re.IGNORECASE)
 _PUNCTUATED = re.compile(r"[0-9][0-9.,' ]*")
+_ORDINARY = r"^(?:[0-9]{1,15}|[0-9]{1,3}(?:,[0-9]{3}){1,4})(?:\.[0-9]{1,2})?$"
+"""RE2 pattern of amounts that fit into the column as they are."""
 _EXACT = Context(prec=2 * LONGEST_AMOUNT)  # digits, enough for any amount that fits in the text
 
 
@@ -63,15 +69,20 @@ def judge_amount(text: str) -> Validated[Decimal]:
     return Validated(naira) if naira == exact else judged(naira, "exposure_rounded")
 
 
-def judge_amounts(text: Column, issues: Issues, column: str = "exposure") -> Column:
-    """Validate a column of amounts; the issues' codes begin with the column's name."""
+def sure_amounts(text: Column) -> Column:
+    """Return the values of amounts in plain digits, with or without commas and kobo."""
+    return pc.cast(pc.replace_substring(where(matching(text, _ORDINARY), text), ",", ""), NAIRA)
+
+
+def amounts(column: str) -> Rule[Decimal]:
+    """Return the rule of a column of amounts; its issues' codes begin with the column's name."""
 
     def judge(cell: str) -> Validated[Decimal]:
         value, issues = judge_amount(cell)
         named = (replace(each, code=each.code.replace("exposure", column)) for each in issues)
         return Validated(value, tuple(named))
 
-    return judge_column(text, judge, column, issues, kind=NAIRA)
+    return Rule(judge, sure_amounts, NAIRA)
 
 
 def _stripped(text: str) -> tuple[str, bool]:
@@ -108,3 +119,6 @@ def judge_tenor(text: str) -> Validated[int]:
     if not 0 < days <= LONGEST_DAYS:
         return judged(None, f"{TENOR}_unreadable")
     return Validated(days)
+
+
+DAYS: Final = Rule(judge_tenor, kind=pa.int64())

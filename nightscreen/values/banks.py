@@ -15,9 +15,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from rapidfuzz import fuzz, process
 
 from nightscreen.schemas.columns import Flaw
@@ -27,24 +29,32 @@ from nightscreen.schemas.shipped import DATA, read_rows
 from nightscreen.values.issues import (
     Issue,
     Issues,
+    Rule,
     Validated,
+    at,
     bare_digits,
     is_absent,
     is_all_digits,
     is_scientific,
     issue,
+    judge_column,
     judge_digits,
+    matching,
+    present,
+    sure_digits,
+    where,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
     from pathlib import Path
 
     from nightscreen.values.issues import Column
 
 ACCOUNT_DIGITS = 10  # the service's specification, section Limits
 
-_WEIGHTS = (3, 7, 3) * 5  # of the NUBAN standard, for its fifteen digits (see above)
+# of the NUBAN standard, for its fifteen digits (see above) and the check digit, from the right
+_WEIGHTS = (1, *(3, 7, 3) * 5)
 _INSTITUTION_DIGITS = 6  # the first of the fifteen
 # of the central bank's code, which the service takes (its specification, section Limits)
 SERVICE_DIGITS = 3
@@ -80,13 +90,20 @@ def institution_of(code: str) -> str:
 
 def check_digit(institution: str, serial: str) -> int:
     """Return an account's tenth digit, from six digits of institution and nine of serial number."""
-    digits = zip(institution + serial, _WEIGHTS, strict=True)
-    return -sum(int(digit) * weight for digit, weight in digits) % 10
+    return int(-_weighted(int(f"{institution}{serial}0")) % 10)
 
 
 def agrees(institution: str, account: str) -> bool:
     """Return whether an account number of ten digits ends in the right check digit."""
-    return check_digit(institution, account[:-1]) == int(account[-1])
+    return bool(_weighted(int(institution + account)) % 10 == 0)
+
+
+def _weighted(number: Any) -> Any:  # noqa: ANN401 - a number or an array of numbers
+    """Return the weighted sum of a number's digits: a multiple of ten if the check digit agrees.
+
+    The number is made of six digits of institution and ten of account.
+    """
+    return sum(number // 10**place % 10 * weight for place, weight in enumerate(_WEIGHTS))
 
 
 @dataclass(frozen=True)
@@ -303,27 +320,35 @@ def judge_account(text: str, institution: str | None) -> Validated[str]:
     return Validated(value, issues)
 
 
-def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, list[Bank | None]]:
-    """Return the validated bank code column, and each row's bank if it is known."""
-    resolve = bank_table().resolve
-    verdicts = [
-        resolve(code, name) for code, name in zip(codes.to_pylist(), names.to_pylist(), strict=True)
-    ]
-    for row, verdict in enumerate(verdicts):
-        for column, each in verdict.issues:
-            issues.add(row, column, each)
+def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, Column]:
+    """Return the validated bank codes, and six digits of each bank for the check digit formula."""
+    code, name = (each.dictionary_encode(null_encoding="encode") for each in (codes, names))
+    size = max(1, len(name.dictionary))
+    both = code.indices.to_numpy().astype(np.int64) * size + name.indices.to_numpy()
+    pairs, places = np.unique(both, return_inverse=True)
+    found = zip(at(code.dictionary, pairs // size), at(name.dictionary, pairs % size), strict=True)
+    verdicts = [bank_table().resolve(*pair) for pair in found]
+    issues.spread(places, [verdict.issues for verdict in verdicts])
     judged = pa.array([verdict.code for verdict in verdicts], pa.string())
-    return judged, [verdict.bank for verdict in verdicts]
+    institutions = [verdict.bank and verdict.bank.institution for verdict in verdicts]
+    return judged.take(pa.array(places)), pa.array(institutions, pa.string()).take(pa.array(places))
 
 
-def judge_accounts(text: Column, banks: Sequence[Bank | None], issues: Issues) -> Column:
+def judge_accounts(text: Column, institutions: Column, issues: Issues) -> Column:
     """Return the validated account column; a check digit that disagrees is a warning."""
-    values: list[str | None] = []
-    for row, (cell, bank) in enumerate(zip(text.to_pylist(), banks, strict=True)):
-        verdict = (
-            judge_account(cell, bank.institution if bank else None) if cell else Validated(None)
-        )
-        values.append(verdict.value)
-        for each in verdict.issues:
-            issues.add(row, "account_number", each)
-    return pa.array(values, pa.string())
+    both = pc.binary_join_element_wise(institutions.fill_null(""), text, "/")
+    return judge_column(both, Rule(_judge_with_bank, _sure_accounts), "account_number", issues)
+
+
+def _judge_with_bank(cell: str) -> Validated[str]:
+    institution, _, account = cell.partition("/")
+    return judge_account(account, institution or None)
+
+
+def _sure_accounts(both: Column) -> Column:
+    """Return the accounts of ten digits whose check digit agrees, or whose bank has none."""
+    bare = pc.replace_substring_regex(both, pattern="^[0-9]*/", replacement="")
+    accounts = sure_digits(bare, ACCOUNT_DIGITS)
+    numbers = pc.replace_substring(where(present(accounts), both), "/", "").fill_null("0")
+    agree = _weighted(pc.cast(numbers, pa.int64()).to_numpy()) % 10 == 0
+    return where(agree | matching(both, "^/"), accounts)

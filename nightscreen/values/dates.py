@@ -14,12 +14,13 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.rows import INSTANT, Action
-from nightscreen.values.issues import Issue, Issues, Validated, judge_column
+from nightscreen.values.issues import Issue, Rule, Validated, matching, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,6 +58,17 @@ class Moment(NamedTuple):
 
 
 _ISO = re.compile(r"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{8})(?![0-9]).{,40}")
+_DAY = (
+    "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12][0-9]|3[01])|(?:0[469]|11)-(?:0[1-9]|[12][0-9]|30)"
+    "|02-(?:0[1-9]|1[0-9]|2[0-8]))"
+)
+"""RE2 pattern of month and day, without 29 February."""
+_ZONE = "+01:00"  # of Lagos
+_ISO_DAY = f"^(?:19[1-9][0-9]|20[0-9]{{2}})-{_DAY}$"
+_ISO_TIME = (
+    f"^(?:19[7-9][0-9]|20[0-9]{{2}})-{_DAY}"
+    r"(?:[T ](?:[01][0-9]|2[0-3]):[0-5][0-9](?::[0-5][0-9])?(?:\+01:00)?)?$"
+)
 _UTC = re.compile(r"\s*(?:UTC|GMT)$", re.IGNORECASE)
 _GAP_OF_ZONE = re.compile(r"\s+(?=[+-][0-9])")
 _FARTHEST = timedelta(hours=14)  # the largest offset of any zone from UTC
@@ -162,25 +174,39 @@ def judge_instant(
     return Validated(at.astimezone(UTC))
 
 
-def judge_dates(
-    text: Column, order: str | None, issues: Issues, column: str = "date_of_birth"
-) -> Column:
-    """Return a validated column of days as dates."""
-    return judge_column(text, partial(judge_date, order=order), column, issues, kind=pa.date32())
+def sure_dates(text: Column) -> Column:
+    """Return the days of plain ISO dates."""
+    return pc.cast(where(matching(text, _ISO_DAY), text), pa.date32())
 
 
-def judge_instants(
-    text: Column,
-    column: str,
+def sure_instants(text: Column, *, ends: bool) -> Column:
+    """Return the instants of plain ISO dates and times of Lagos."""
+    text = where(matching(text, _ISO_TIME), text)
+    is_bare = pc.equal(pc.binary_length(text), len("1990-04-03"))
+    timed = _followed(text, is_bare, "T23:59:59.999999" if ends else "T00:00:00")
+    return pc.cast(_followed(timed, pc.invert(pc.ends_with(timed, _ZONE)), _ZONE), INSTANT)
+
+
+def _followed(text: Column, these: Column, ending: str) -> Column:
+    """Return a column in which these cells are followed by an ending."""
+    longer = pc.binary_join_element_wise(text, pa.scalar(ending), "")
+    return pc.if_else(these, longer, text)
+
+
+def dates(order: str | None) -> Rule[date]:
+    """Return the rule of a column of days."""
+    return Rule(partial(judge_date, order=order), sure_dates, pa.date32())
+
+
+def instants(
     order: str | None,
-    issues: Issues,
     *,
     ends: bool = False,
     issue: Callable[[InstantProblem], Issue] | None = None,
-) -> Column:
-    """Return a validated column of times, consent times by default, as UTC instants."""
+) -> Rule[datetime]:
+    """Return the rule of a column of times, consent times by default, as UTC instants."""
     judge = partial(judge_instant, order=order, ends=ends, issue=issue)
-    return judge_column(text, judge, column, issues, kind=INSTANT)
+    return Rule(judge, partial(sure_instants, ends=ends), INSTANT)
 
 
 def _date_issue(trouble: InstantProblem) -> Issue:

@@ -16,7 +16,14 @@ import pyarrow as pa
 from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.naming import PERSONAL, Form, forms_in
 from nightscreen.schemas.rows import Action
-from nightscreen.values.issues import Issue, Validated, bare_digits, judge_digits
+from nightscreen.values.issues import (
+    Issue,
+    Rule,
+    Validated,
+    bare_digits,
+    judge_digits,
+    sure_digits,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -60,6 +67,9 @@ ID_IS_PHONE = _REFUSED(
 def judge_bvn(text: str) -> Validated[str]:
     """Validate a BVN: 11 digits, repaired if nothing is ambiguous."""
     return judge_digits(text, "bvn", BVN_DIGITS)
+
+
+BVN: Final = Rule(judge_bvn, partial(sure_digits, length=BVN_DIGITS))
 
 
 def judge_customer_id(

@@ -1,17 +1,20 @@
 """Validate Nigerian phone numbers with `phonenumbers`; the value is `+234` and ten digits.
 
-Ordinary mobile numbers are matched by the library's own pattern, which gives the same result as its
-parser in a twentieth of the time. Nothing is looked up.
+Ordinary mobile numbers are recognised by the library's own pattern. Nothing is looked up.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
+from typing import TYPE_CHECKING, Final
 
 import phonenumbers
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from nightscreen.values.issues import (
+    Rule,
     Validated,
     bare_digits,
     is_absent,
@@ -19,8 +22,13 @@ from nightscreen.values.issues import (
     is_scientific,
     issue,
     judged,
+    matching,
+    where,
     without_unseen,
 )
+
+if TYPE_CHECKING:
+    from nightscreen.values.issues import Column
 
 REGION = "NG"
 # the service's specification, section Limits: `+234` and ten digits
@@ -33,20 +41,30 @@ _SEPARATORS = re.compile(r"\s*(?:[/,;|&\n]|\b(?:or|and)\b)\s*", re.IGNORECASE)
 _LETTER = re.compile(r"[^\W\d_]")
 _MOBILE_FORM = re.compile(r"[789][0-9]{9}")
 _FILLED_IN = re.compile(r"[789]0{9}")
+_SPACED = r"^\+?[0-9]+(?:[ -][0-9]+)*$"
+_PLACEHOLDER = "^(?:[789]0+|7+|8+|9+)$"
 
 
 @cache
-def _mobile() -> re.Pattern[str]:
-    """Return the pattern of ordinary mobile numbers, from the library's own metadata."""
+def _mobile() -> str:
+    """Return the RE2 pattern of ordinary mobile numbers, from the library's own metadata."""
     metadata = phonenumbers.PhoneMetadata.metadata_for_region(REGION)
     mobile = metadata.mobile.national_number_pattern if metadata and metadata.mobile else None
-    return re.compile(rf"(?:\+?{COUNTRY_CODE}|0)?({mobile or '[^0-9]'})")
+    return rf"^(?:\+?{COUNTRY_CODE}|0)?(?:{mobile or '[^0-9]'})$"
+
+
+def sure_phones(text: Column) -> Column:
+    """Return the values of ordinary mobile numbers, whose digits a blank or dash may part."""
+    spaced = matching(text, _SPACED)
+    bare = pc.replace_substring_regex(where(spaced, text), pattern="[ -]", replacement="")
+    ordinary = where(matching(bare, _mobile()), bare)
+    national = pc.utf8_slice_codeunits(ordinary, -NATIONAL_DIGITS)
+    numbers = pc.binary_join_element_wise(pa.scalar(f"+{COUNTRY_CODE}"), national, "")
+    return where(~matching(national, _PLACEHOLDER), numbers)
 
 
 def judge_phone(text: str) -> Validated[str]:
     """Validate a phone number; the value is `+234` and ten digits."""
-    if (plain := _mobile().fullmatch(text)) and not _is_filled_in(plain[1]):
-        return Validated(f"+{COUNTRY_CODE}{plain[1]}")  # nearly all, without the library's parser
     bare = without_unseen(text).removesuffix(".0")
     if is_absent(bare_digits(bare)):
         return Validated(None)
@@ -94,3 +112,6 @@ def _parsed(bare: str) -> phonenumbers.PhoneNumber | None:
         return phonenumbers.parse(dialled, REGION)
     except phonenumbers.NumberParseException:
         return None
+
+
+PHONE: Final = Rule(judge_phone, sure_phones)

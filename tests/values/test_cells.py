@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import phonenumbers
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -18,40 +18,41 @@ from hypothesis import strategies as st
 
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.errors import SettingsError
-from nightscreen.schemas.rows import NAIRA
 from nightscreen.schemas.shipped import DATA, read_rows
 from nightscreen.values import issues
-from nightscreen.values.addresses import (
-    judge_domain,
-    judge_email,
-    judge_image_url,
+from nightscreen.values.addresses import DOMAIN, EMAIL, IMAGE_URL
+from nightscreen.values.amounts import DAYS, amounts
+from nightscreen.values.banks import check_digit, institution_of, judge_account, judge_accounts
+from nightscreen.values.dates import dates, instants
+from nightscreen.values.identifiers import BVN as BVN_RULE
+from nightscreen.values.identifiers import judge_customer_id
+from nightscreen.values.issues import (
+    Issues,
+    Rule,
+    bare_digits,
+    is_absent,
+    judge_column,
+    trimmed,
 )
-from nightscreen.values.amounts import judge_amount, judge_amounts, judge_tenor
-from nightscreen.values.banks import check_digit, institution_of, judge_account
-from nightscreen.values.dates import judge_date, judge_instant
-from nightscreen.values.identifiers import judge_bvn, judge_customer_id
-from nightscreen.values.issues import Issues, Validated, bare_digits, is_absent, trimmed
-from nightscreen.values.phones import judge_phone
+from nightscreen.values.phones import PHONE as PHONE_RULE
 from tests.how_many import examples
 
 BVN, PHONE, ACCOUNT = "22123456789", "+2348031234567", "0123456785"
-_account = partial(judge_account, institution=institution_of("058"))
-_no_bank = partial(judge_account, institution=None)
-_start = partial(judge_instant, order=None)
-JUDGES: dict[str, Callable[[str], Validated[Any]]] = {
-    "bvn": judge_bvn,
-    "account": _account,
-    "account_without_bank": _no_bank,
-    "phone": judge_phone,
-    "email": judge_email,
-    "domain": judge_domain,
-    "image_url": judge_image_url,
-    "amount": judge_amount,
-    "tenor": judge_tenor,
-    "date": partial(judge_date, order=None),
-    **{f"date_{order}": partial(judge_date, order=order) for order in ("dmy", "mdy", "ymd")},
-    "start": _start,
-    "end": partial(judge_instant, order=None, ends=True),
+GTB = institution_of("058")
+RULES: dict[str, Rule[Any]] = {
+    "bvn": BVN_RULE,
+    "account": Rule(partial(judge_account, institution=GTB)),
+    "account_without_bank": Rule(partial(judge_account, institution=None)),
+    "phone": PHONE_RULE,
+    "email": EMAIL,
+    "domain": DOMAIN,
+    "image_url": IMAGE_URL,
+    "amount": amounts("exposure"),
+    "tenor": DAYS,
+    "date": dates(None),
+    **{f"date_{order}": dates(order) for order in ("dmy", "mdy", "ymd")},
+    "start": instants(None),
+    "end": instants(None, ends=True),
 }
 TABLE = tomllib.loads(Path(__file__).with_name("cells.toml").read_text("utf-8"))
 TABLE["phone"] += [{"kept": True, "said": "phone_malformed", "cells": ["0803" * 60]}]
@@ -67,7 +68,7 @@ TABLE["image_url"] += [
 class Case:
     """A cell, its rule, the value that it becomes, and the codes of what is said of it."""
 
-    judge: Callable[[str], Validated[Any]]
+    rule: str
     cell: str
     value: Any
     said: list[str]
@@ -82,15 +83,10 @@ def cases() -> Iterator[Case]:
             if name == "amount" and value is not None:
                 value = Decimal(value)
             for cell in (*line.get("cells", ()), *addresses):
-                yield Case(
-                    JUDGES[name], cell, cell if kept else value, line.get("said", "").split(), kept
-                )
+                yield Case(name, cell, cell if kept else value, line.get("said", "").split(), kept)
 
 
-_OF_NO_USE = {
-    *(judge_bvn, judge_phone, judge_email, judge_domain, judge_image_url),
-    *(_account, _no_bank),
-}
+_OF_NO_USE = {"bvn", "phone", "email", "domain", "image_url", "account", "account_without_bank"}
 """Rules of identifiers: what keeps its text with an issue is of no use, but for a check digit."""
 
 
@@ -120,44 +116,67 @@ def test_a_mistake_in_the_table_of_issues_is_one_clear_error(
 def test_cells_are_judged() -> None:
     """Marks go, digits stay, nothing is invented; what is in doubt is said."""
     for case in cases():
-        verdict = case.judge(case.cell)
+        verdict = RULES[case.rule].judge(case.cell)
         codes = [each.code for each in verdict.issues]
         assert (verdict.value, codes) == (case.value, case.said), case
-        if case.kept and case.said and case.judge in _OF_NO_USE:
+        if case.kept and case.said and case.rule in _OF_NO_USE:
             flawed = any(each.flaw is not Flaw.NONE for each in verdict.issues)
             assert flawed == (case.said != ["account_check_digit"]), case
-        if case.judge is _start and case.said:
+        if case.rule == "start" and case.said:
             assert verdict.issues[0].flaw is Flaw.CONSENT, case
 
 
-@settings(max_examples=examples(400), deadline=None)
-@given(st.from_regex(r"(\+?234|0)?[789][0-9]{9}", fullmatch=True))
-def test_ordinary_phones_are_read_as_the_library_reads_them(cell: str) -> None:
-    """The forms of nearly every file are recognised by their pattern alone."""
-    number = phonenumbers.parse(cell, "NG")
-    national = phonenumbers.national_significant_number(number)
-    verdict = judge_phone(cell)
-    if verdict.value is not None:
-        assert verdict.value == f"+234{national}"
-        assert bool(verdict.issues) != phonenumbers.is_valid_number(number)
+NUMBERS = "[0-9]{9,12}|22[0-9]{9}|([0-9])\\1{9,10}"
+DAYS_WRITTEN = "(19|20)[0-9]{2}-(0[1-9]|1[0-3])-([0-2][0-9]|3[0-2])"
+NEARLY_SURE = {
+    "bvn": NUMBERS,
+    "account": NUMBERS,
+    "account_without_bank": NUMBERS,
+    "phone": r"(\+?234|0)?[- ]?[789]([0-9]{3}[- ]?[0-9]{6}|0{9}|[0-9]( ?[0-9]){8})",
+    "email": r"[A-Za-z0-9._+-]{1,20}@([A-Za-z0-9-]{1,9}\.){1,3}([A-Za-z]{2,4}|lan|local|HOME)",
+    "amount": r"(0|[0-9]{1,3}(,?[0-9]{3}){0,6})(\.[0-9]{0,3})?",
+    "date": DAYS_WRITTEN,
+    "date_dmy": DAYS_WRITTEN,
+    "start": rf"{DAYS_WRITTEN}([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9])?(\+0[0-2]:00|Z)?)?",
+    "end": rf"{DAYS_WRITTEN}([T ][0-2][0-9]:[0-6][0-9](:[0-6][0-9])?(\+0[0-2]:00|Z)?)?",
+}
+"""What is nearly, or surely, as it should be."""
 
 
-amounts = st.from_regex(r"[0-9]{1,19}(\.[0-9]{0,4})?", fullmatch=True)
-marked = st.from_regex(r"[(-]?(N|NGN|\u20a6)? ?[0-9]{1,3}(,[0-9]{2,3}){0,3}\)?", fullmatch=True)
+def in_column(name: str, text: pa.Array, issues: Issues) -> list[Any]:
+    """Judge cells together, as intake does."""
+    if name.startswith("account"):
+        banks = pa.array([GTB if name == "account" else None] * len(text), pa.string())
+        values = judge_accounts(text, banks, issues)
+    else:
+        values = judge_column(text, RULES[name], name, issues)
+    return [each.as_py() for each in values]
 
 
 @settings(max_examples=examples(300), deadline=None)
-@given(st.lists(st.none() | amounts | marked | st.text(min_size=1, max_size=45), max_size=20))
-def test_a_column_has_what_its_cells_have(cells: list[str | None]) -> None:
-    """Each cell of a column is judged by its rule, in the column's own type, in order."""
-    issues = Issues.blank(range(len(cells)))
-    judged = judge_amounts(pa.array(cells, pa.string()), issues)
-    verdicts = [(row, judge_amount(cell)) for row, cell in enumerate(cells) if cell is not None]
-    values = dict.fromkeys(range(len(cells))) | {row: each.value for row, each in verdicts}
-    assert judged.type == NAIRA
-    assert judged.to_pylist() == list(values.values())
-    found = [(row, issue.code) for row, verdict in verdicts for issue in verdict.issues]
-    assert [(problem.line, problem.code) for problem in issues.problems] == found
+@given(st.data(), st.sampled_from(sorted(NEARLY_SURE)))
+def test_a_column_is_judged_as_its_cells_are(data: st.DataObject, name: str) -> None:
+    """What is recognised without its rule has the value that the rule gives it, and no issue."""
+    nearly = st.from_regex(re.compile(NEARLY_SURE[name], re.ASCII), fullmatch=True)
+    cells = st.none() | nearly | nearly.map(str.upper) | st.text(max_size=45)
+    text = trimmed(pa.array(data.draw(st.lists(cells, max_size=20)), pa.string()))
+    found = Issues.blank(range(len(text)))
+    values = in_column(name, text, found)
+    alone = [None if cell is None else RULES[name].judge(cell) for cell in text.to_pylist()]
+    assert values == [each and each.value for each in alone]
+    codes = [(row, said.code) for row, each in enumerate(alone) if each for said in each.issues]
+    assert [(problem.line, problem.code) for problem in found.problems] == codes
+
+
+def test_cells_of_the_table_are_judged_in_a_column_as_alone() -> None:
+    """The cases above, all cells of a rule together."""
+    for name in RULES:
+        found = [case for case in cases() if case.rule == name]
+        issues = Issues.blank(range(len(found)))
+        values = in_column(name, pa.array([case.cell for case in found], pa.string()), issues)
+        assert values == [case.value for case in found], name
+        said = [(row, code) for row, case in enumerate(found) for code in case.said]
+        assert [(each.line, each.code) for each in issues.problems] == said, name
 
 
 DIGITS: list[tuple[str, str, int]] = [
