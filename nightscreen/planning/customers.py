@@ -119,11 +119,10 @@ def _asked(
     rows: pa.Table, slots: Sequence[CheckIdentity], at: datetime, pseudonyms: Pseudonyms
 ) -> dict[str, pa.Array]:
     """Return the columns of skip reasons, exposure, end of consent, and joint subjects."""
-    (batch,) = rows.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], rows.schema)]
-    allowed = consent_column(batch, at=at).to_numpy(zero_copy_only=False).astype(bool)
+    allowed = consent_column(rows, at=at).to_numpy(zero_copy_only=False).astype(bool)
     columns = {"exposure": pa.array(_exposure_kobo(rows))}
     if any(CHECKS[slot.check].needs_consent for slot in slots):
-        columns["consent_until"] = pa.array(consent_ends(batch))
+        columns["consent_until"] = pa.array(consent_ends(rows))
     for slot in slots:
         why = skip_reasons(rows, slot, allowed)
         columns[slot.column] = pa.array(why)

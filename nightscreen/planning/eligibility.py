@@ -7,8 +7,6 @@ each check declares whether it needs consent.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,9 +18,11 @@ from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.clock import LAGOS, to_instant, to_micros
 from nightscreen.schemas.columns import IDENTIFIERS, INSTANT_COLUMNS, Flaw
 from nightscreen.schemas.plan import CheckIdentity, SkipReason
+from nightscreen.schemas.rows import INSTANT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
+    from datetime import datetime
 
     from numpy.typing import NDArray
 
@@ -73,9 +73,14 @@ def skip_reasons(
 # --- consent ---
 
 
-_LEAP_DAY = (2, 29)  # month and day
-_UNREADABLE = int(Flaw.CONSENT)
-_CACHED_TIMES = 4096  # many consents in a file were given on the same day
+_MONTHS = 12
+_CONSENT = pa.schema(
+    [
+        pa.field("consent_reference", pa.string()),
+        pa.field("flaws", pa.int32()),
+        *(pa.field(name, INSTANT) for name in INSTANT_COLUMNS),
+    ]
+)
 
 
 def consent_valid(
@@ -87,66 +92,56 @@ def consent_valid(
     at: datetime,
     flaws: int,
 ) -> bool:
-    """Return whether consent is valid at an instant; all instants have a zone.
+    """Return whether one consent is valid at an instant; all instants have a zone."""
+    times = (consented_at, expires_at, withdrawn_at)
+    row = dict(zip(_CONSENT.names, (reference, flaws, *times), strict=True))
+    return bool(consent_column(pa.RecordBatch.from_pylist([row], _CONSENT), at=at)[0].as_py())
+
+
+def consent_column(rows: pa.RecordBatch | pa.Table, *, at: datetime) -> pa.BooleanArray:
+    """Return which rows' consent is valid at an instant; never null.
 
     It is valid from `consented_at` until just before `expires_at` (by default twelve months in
-    Lagos's calendar, 29 February to 28 February) and before `withdrawn_at`.
+    Lagos's calendar, 29 February to 28 February) and before `consent_withdrawn_at`. The rows have
+    the schema of `schemas.rows.row_schema`.
     """
-    times = (consented_at, expires_at, withdrawn_at)
-    instants = (None if each is None else to_micros(each) for each in times)
-    begins, ends = _span(reference, flaws, *instants)
-    return begins <= to_micros(at) < ends
-
-
-def _span(
-    reference: str | None,
-    flaws: int,
-    consented: int | None,
-    expires: int | None,
-    withdrawn: int | None,
-) -> tuple[int, int]:
-    """Return start and end of valid consent in microseconds; equal if it is never valid."""
-    if not reference or consented is None or flaws & _UNREADABLE:
-        return 0, 0
-    until = _twelve_months_after(consented) if expires is None else expires
-    return consented, until if withdrawn is None else min(until, withdrawn)
-
-
-def twelve_months_after(instant: datetime) -> datetime:
-    """Return the same day and time of the next year in Lagos; 29 February becomes the 28th."""
-    local = instant.astimezone(LAGOS)
-    leap_day = (local.month, local.day) == _LEAP_DAY
-    day = local.day - 1 if leap_day else local.day
-    return local.replace(year=local.year + 1, day=day).astimezone(UTC)
-
-
-@lru_cache(maxsize=_CACHED_TIMES)
-def _twelve_months_after(micros: int) -> int:
-    return to_micros(twelve_months_after(to_instant(micros)))
-
-
-def consent_column(rows: pa.RecordBatch, *, at: datetime) -> pa.BooleanArray:
-    """Return which rows' consent is valid at an instant, by `consent_valid`; never null.
-
-    The rows have the schema of `schemas.rows.row_schema`.
-    """
+    begins, ends = _spans(rows)
     now = to_micros(at)
-    column: pa.BooleanArray = pa.array(
-        [begins <= now < ends for begins, ends in _spans(rows)], pa.bool_()
-    )
+    column: pa.BooleanArray = pa.array((begins <= now) & (now < ends))
     return column
 
 
-def consent_ends(rows: pa.RecordBatch) -> NDArray[np.int64]:
+def consent_ends(rows: pa.RecordBatch | pa.Table) -> NDArray[np.int64]:
     """Return when each row's consent ends, in microseconds: at its expiry or its withdrawal.
 
     A later withdrawal may be known in advance.
     """
-    return np.array([ends for _, ends in _spans(rows)], np.int64)
+    return _spans(rows)[1]
 
 
-def _spans(rows: pa.RecordBatch) -> Iterator[tuple[int, int]]:
-    """Yield the `_span` of each row's consent."""
-    named = (rows.column(name).to_pylist() for name in ("consent_reference", "flaws"))
-    times = (rows.column(name).cast(pa.int64()).to_pylist() for name in INSTANT_COLUMNS)
-    return map(_span, *named, *times)
+def _spans(rows: pa.RecordBatch | pa.Table) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return start and end of each row's consent in microseconds; both 0 if it is never valid."""
+    given, expires, withdrawn = (flat(rows[name]).cast(pa.int64()) for name in INSTANT_COLUMNS)
+    begins = given.fill_null(0).to_numpy()
+    ends = pc.coalesce(expires, pa.array(_twelve_months_after(begins)))
+    ends = pc.min_element_wise(ends, withdrawn).to_numpy()
+    named = pc.not_equal(flat(rows["consent_reference"]), "")
+    counts = pc.and_(pc.is_valid(given), named).fill_null(False)  # noqa: FBT003  # by position
+    readable = (flat(rows["flaws"]).to_numpy() & int(Flaw.CONSENT)) == 0
+    valid = counts.to_numpy(zero_copy_only=False) & readable
+    return np.where(valid, begins, 0), np.where(valid, ends, 0)
+
+
+def twelve_months_after(instant: datetime) -> datetime:
+    """Return the same day and time of the next year in Lagos; 29 February becomes the 28th."""
+    return to_instant(int(_twelve_months_after(np.array([to_micros(instant)]))[0]))
+
+
+def _twelve_months_after(micros: NDArray[np.int64]) -> NDArray[np.int64]:
+    ahead = np.timedelta64(LAGOS.utcoffset(None))
+    local = micros.astype("M8[us]") + ahead
+    month = local.astype("M8[M]")
+    later = (month + _MONTHS).astype("M8[us]") + (local - month)
+    is_leap_day = later.astype("M8[M]") > month + _MONTHS
+    utc: NDArray[np.int64] = (later - is_leap_day * np.timedelta64(1, "D") - ahead).astype(np.int64)
+    return utc

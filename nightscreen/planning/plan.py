@@ -224,7 +224,7 @@ class Planner:
                 "identity": identities(owners, slot.kind),
                 "together_with": nothing if other is None else identities(owners, other),
                 "consent_reference": references(owners) if needs_consent else nothing,
-                "consent_ends_at": _ends(owners) if needs_consent else pa.nulls(size, pa.int64()),
+                "consent_ends_at": consent_ends(owners) if needs_consent else pa.nulls(size),
                 "row": pa.array(row),
             },
             schema=NEEDED,
@@ -258,10 +258,6 @@ def _count_left_out(
     counts.rows_ineligible = int(rows[why == SkipReason.INELIGIBLE].sum())
     counts.rows_invalid = int(rows[why == SkipReason.INVALID].sum())
     counts.rows_refused = int(rows[why == SkipReason.REFUSED].sum())
-
-
-def _ends(rows: pa.Table) -> pa.Array:
-    return pa.array(consent_ends(rows.combine_chunks().to_batches()[0]))
 
 
 def read_row_plan(space: Workspace, slots: Sequence[CheckIdentity], number: int) -> pa.Table:

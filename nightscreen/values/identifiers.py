@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.naming import PERSONAL, Form, forms_in
@@ -20,13 +21,17 @@ from nightscreen.values.issues import (
     Issue,
     Rule,
     Validated,
+    as_mask,
+    at,
     bare_digits,
     judge_digits,
+    matching,
+    present,
     sure_digits,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from nightscreen.values.issues import Mask, Places
 
@@ -37,6 +42,10 @@ SUSPECT_PATTERN: Final = r"^[^A-Za-z]{10,}$"
 _NUMBERS = ("bvn", "account_number", "phone")
 _WORDS = (*NAME_FIELDS, "email")
 _ENOUGH_DIGITS, _ENOUGH_LETTERS = 6, 4  # a choice: shorter ones may match by chance
+_SHORT_WORDS = r"^(?:[A-Za-z]{0,3}[0-9 /._:#-])*[A-Za-z]{0,3}$"
+_MOST_DIGITS = 9  # fewer than an identifier has
+_FEW_DIGITS = f"^(?:[^0-9]*[0-9]){{0,{_MOST_DIGITS}}}[^0-9]*$"
+"""RE2 patterns of references too short to hold a word or identifier that would matter."""
 _NO_LETTERS = re.compile(r"[\W\d_]+")
 
 _REFUSED = partial(Issue, action=Action.REFUSED)
@@ -104,23 +113,33 @@ def references(rows: pa.Table) -> pa.Array:
     A reference is stored in plain text for the auditor, so it must hold no BVN, account, phone,
     email or name in any form.
     """
-    masked = []
-    for row in rows.select(["consent_reference", *_NUMBERS, *_WORDS]).to_pylist():
-        reference = row["consent_reference"]
-        masked.append(MASKED_REFERENCE if _names_a_person(reference or "", row) else reference)
-    return pa.array(masked, pa.string())
+    column = rows["consent_reference"].combine_chunks()
+    is_sure = matching(column, _SHORT_WORDS) & matching(column, _FEW_DIGITS)
+    for name in _NUMBERS:
+        digits = pc.utf8_length(pc.replace_substring(rows[name].combine_chunks(), "+234", ""))
+        is_sure &= as_mask(pc.greater(digits.fill_null(BVN_DIGITS), _MOST_DIGITS))
+    doubtful = np.flatnonzero(~is_sure & present(column))
+    names = ("consent_reference", *_NUMBERS, *_WORDS)
+    owners = zip(*(at(rows[name], doubtful) for name in names), strict=True)
+    masked = np.zeros(len(column), np.bool_)
+    masked[doubtful] = [_names_a_person(*owner) for owner in owners]
+    return pc.if_else(pa.array(masked), MASKED_REFERENCE, column)
 
 
-def _names_a_person(reference: str, row: Mapping[str, Any]) -> bool:
-    """Return whether a reference holds one of the row's identifiers or names, or looks like one."""
+def _names_a_person(reference: str, *own: str | None) -> bool:
+    """Return whether a reference holds an identifier or name of the row, or looks like one.
+
+    `own` are the row's `_NUMBERS`, then its `_WORDS`.
+    """
     if forms_in(reference) & PERSONAL:
         return True
-    digits = "".join(letter for letter in reference if letter.isdigit())
-    numbers = ((row[name] or "").removeprefix("+234") for name in _NUMBERS)
+    digits = "".join(filter(str.isdigit, reference))
+    numbers = ((text or "").removeprefix("+234") for text in own[: len(_NUMBERS)])
     if any(len(number) >= _ENOUGH_DIGITS and number in digits for number in numbers):
         return True
     reference_words = set(_NO_LETTERS.split(reference.casefold()))
-    words = (word for name in _WORDS for word in _NO_LETTERS.split((row[name] or "").casefold()))
+    texts = (text.casefold() for text in own[len(_NUMBERS) :] if text)
+    words = (word for text in texts for word in _NO_LETTERS.split(text))
     return any(len(word) >= _ENOUGH_LETTERS and word in reference_words for word in words)
 
 

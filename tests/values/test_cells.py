@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nightscreen.schemas.columns import Flaw
+from nightscreen.schemas.columns import NAME_FIELDS, Flaw
 from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.shipped import DATA, read_rows
-from nightscreen.values import issues
+from nightscreen.values import identifiers, issues
 from nightscreen.values.addresses import DOMAIN, EMAIL, IMAGE_URL
 from nightscreen.values.amounts import DAYS, amounts
 from nightscreen.values.banks import check_digit, institution_of, judge_account, judge_accounts
@@ -241,3 +241,27 @@ def test_an_identifier_in_disguise_is_no_customer_id() -> None:
         for text in ids:
             issue = judge_customer_id(text, **OWN)
             assert (issue and issue.code) == code, (code, ids)
+
+
+NUMBERS_USED = ("22123456789", "0123456785", "+2348031234567", "8031234567", "12345", "123456")
+WORDS_USED = ("Ada", "Okafor", "AKIN OKAFOR", "consent", "ada@cns.example", "CNS", "#", "/7", " ")
+PIECES = st.sampled_from((*NUMBERS_USED, *WORDS_USED))
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(st.lists(st.lists(st.none() | PIECES, min_size=13, max_size=13), max_size=3))
+def test_references_are_masked_together_as_alone(rows: list[list[str | None]]) -> None:
+    """Short references are passed without the rule, which would pass each of them."""
+    names = ("bvn", "account_number", "phone", *NAME_FIELDS, "email")
+    references = ["-".join(filter(None, row[len(names) :])) or None for row in rows]
+    own = [row[: len(names)] for row in rows]
+    table = pa.table(
+        {name: pa.array([row[at] for row in own], pa.string()) for at, name in enumerate(names)}
+    ).append_column("consent_reference", pa.array(references, pa.string()))
+    masked = [
+        identifiers.MASKED_REFERENCE
+        if reference and identifiers._names_a_person(reference, *row)
+        else reference
+        for reference, row in zip(references, own, strict=True)
+    ]
+    assert identifiers.references(table).to_pylist() == masked
