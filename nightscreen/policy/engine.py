@@ -37,26 +37,27 @@ _CONFIG: dict[str, str] = {
 }
 
 
-def locked_connection(memory: str = "") -> DuckDBPyConnection:
-    """Return a connection that can read only the tables registered with it; it never spills.
+def locked_connection(memory: str = "", *, optimizer: bool = True) -> DuckDBPyConnection:
+    """Return a connection that can read only the tables registered with it.
 
-    With a memory limit, such as `256MB`, it opens a separate database, which takes 30 ms. By
-    default it is to a database that the process shares, where all tables must be TEMP. There
-    queries are not optimized: planning takes longer than judging the rows, and the optimizer would
-    move a part that two conditions share out of the TRY that guards each row.
+    Args:
+        memory: opens a separate database with this memory limit, such as `256MB`, which takes
+            30 ms. By default the connection is to a database that the process shares, where all
+            tables must be TEMP. Neither spills to disk.
+        optimizer: off for conditions, where planning takes longer than judging the rows. It would
+            also move a part that two conditions share out of the TRY that guards each row.
     """
-    return _opened(memory) if memory else _shared_database().cursor()
-
-
-def _opened(memory: str, **options: str) -> DuckDBPyConnection:
-    connection = duckdb.connect(config={**_CONFIG, "memory_limit": memory, **options})
+    if not memory:
+        return _shared_database(optimizer=optimizer).cursor()
+    optimizes = {"enable_optimizer": str(optimizer).lower()}
+    connection = duckdb.connect(config={**_CONFIG, **optimizes, "memory_limit": memory})
     connection.execute("SET lock_configuration = true")
     return connection
 
 
 @cache
-def _shared_database() -> DuckDBPyConnection:
-    return _opened(MEMORY, enable_optimizer="false")
+def _shared_database(*, optimizer: bool) -> DuckDBPyConnection:
+    return locked_connection(MEMORY, optimizer=optimizer)
 
 
 def close_shared_database() -> None:

@@ -242,7 +242,7 @@ def _conditions(
     written: tuple[str, ...], carried: tuple[tuple[str, CarriedKind], ...], *, allow_sensitive: bool
 ) -> tuple[Condition, ...]:
     types = column_types(dict(carried))
-    with locked_connection() as connection:
+    with locked_connection(optimizer=False) as connection:
         connection.register("columns", one_empty_row(types))
         # Copied into a table: reading the Arrow table's types for each rule takes longer than the
         # rules themselves.

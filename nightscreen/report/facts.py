@@ -99,7 +99,7 @@ def facts_of(parts: Sequence[Path], news: pa.Table | None = None, *, at: int) ->
     )
     figures: dict[str, dict[str, _Weight]] = defaultdict(dict)
     claimed = "0.00"
-    with locked_connection() as connection:
+    with locked_connection(optimizer=False) as connection:
         connection.register("customers", pa.RecordBatchReader.from_batches(_CUSTOMERS, batches))
         _run(connection, "cells", at=at)
         for figure, word, weight, naira in _run(connection, "weights"):

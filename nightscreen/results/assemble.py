@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
     from nightscreen.checks.declaration import Declaration, Found, Limits
     from nightscreen.journal import Journal
-    from nightscreen.journal.answers import Answers, StoredAnswer
+    from nightscreen.journal.answers import Answers
     from nightscreen.planning.freshness import Freshness
     from nightscreen.planning.plan import Wanted
     from nightscreen.schemas.answers import BvnAccount
@@ -92,6 +92,19 @@ class Assembly:
     test_mode: bool = False  # the service was in test mode: none of its answers count
 
 
+class _Answer(NamedTuple):
+    """The latest answer to a lookup that counts: this run's, newer than the plan, or fresh.
+
+    `record` is None for a miss, an unreadable body, and a body without a record.
+    """
+
+    outcome: Outcome
+    answered_at: int  # microseconds
+    own_run: bool
+    cost_micro: int
+    record: Any
+
+
 @dataclass(slots=True)
 class _Slot:
     """One slot of a chunk: each row's lookup, and the answers that count, by subject."""
@@ -100,8 +113,7 @@ class _Slot:
     subjects: list[bytes | None]
     why: list[int]
     own: list[bool]  # whether the run's call for the subject is made in the row's name
-    # with the record; None for a miss, an unreadable body, and a body without a record
-    answers: dict[bytes, tuple[StoredAnswer, Any]]
+    answers: dict[bytes, _Answer]
 
 
 @dataclass(slots=True)
@@ -137,22 +149,21 @@ class Chunk:
         )
         return _Slot(slot, subjects, why, own, answers)
 
-    def _answers(
-        self, check: str, subjects: Collection[bytes]
-    ) -> dict[bytes, tuple[StoredAnswer, Any]]:
-        """Return the answers that count, by subject: this run's, newer than the plan, or fresh."""
+    def _answers(self, check: str, subjects: Collection[bytes]) -> dict[bytes, _Answer]:
+        """Return the answers in the journal that count, by subject."""
         journal, freshness = self._assembly.answers, self._assembly.freshness
         run_id = self._assembly.wanted.run_id
-        answers: dict[bytes, tuple[StoredAnswer, Any]] = {}
+        answers: dict[bytes, _Answer] = {}
         for block in journal.latest_blocks(
             check, sorted(subjects), run_id=run_id, since=freshness.since, bodies=True
         ):
             for row in block:
                 if not row.current and row.answered_at < freshness.oldest(check, row.outcome):
                     continue
-                is_hit = row.outcome in HITS
-                record = parse_answer(check, journal.body(check, row)) if is_hit else None
-                answers[row.subject] = row, record
+                outcome, is_own = Outcome(row.outcome), row.run_id == run_id
+                record = parse_answer(check, journal.body(check, row)) if outcome in HITS else None
+                cost_micro = row.cost_micro or 0
+                answers[row.subject] = _Answer(outcome, row.answered_at, is_own, cost_micro, record)
         return answers
 
     def table(self) -> pa.Table:
@@ -203,27 +214,25 @@ class Chunk:
         """Return what the answers say about a row, and add the cost of the row's own calls."""
         cells = _Cells()
         for slot in slots:
-            own = slot.own[row]
-            answer, record = slot.answers.get(slot.subjects[row] or b"", (None, None))
-            of_run = answer is not None and answer.run_id == self._assembly.wanted.run_id
-            cost_micro = (answer.cost_micro or 0) if answer is not None and of_run else 0
-            if own:
-                self._cost[row] += cost_micro  # also of what cannot be read
-            if answer is None or answer.outcome == Outcome.UNREADABLE:
+            subject, own = slot.subjects[row], slot.own[row]
+            answer = None if subject is None else slot.answers.get(subject)
+            if answer is not None and answer.own_run and own:
+                self._cost[row] += answer.cost_micro  # also of what cannot be read
+            if subject is None or answer is None or answer.outcome is Outcome.UNREADABLE:
                 cells.unanswered.add(self._why_not(slot, row, answer))
                 continue
-            if not own:
-                self.shared_micro[slot.slot.check] += cost_micro
+            if answer.own_run and not own:
+                self.shared_micro[slot.slot.check] += answer.cost_micro
             if answer.outcome in HITS:
-                cells.found.append((slot.slot.kind, record))
+                cells.found.append((slot.slot.kind, answer.record))
             else:
                 cells.missed = True
             cells.checked_at = max(cells.checked_at or 0, answer.answered_at)
             if cells.source != _ASKED:
-                cells.source = (_ASKED if own else _SHARED) if of_run else _REUSED
+                cells.source = (_ASKED if own else _SHARED) if answer.own_run else _REUSED
         return cells
 
-    def _why_not(self, slot: _Slot, row: int, answer: StoredAnswer | None) -> str:
+    def _why_not(self, slot: _Slot, row: int, answer: _Answer | None) -> str:
         """Return the status of a row that is shown no answer."""
         why = slot.why[row]
         if why != SkipReason.ASK:
@@ -231,7 +240,7 @@ class Chunk:
         if self._assembly.test_mode:
             return NoAnswer.TEST_MODE.value
         if answer is not None:
-            return answer.outcome
+            return answer.outcome.value
         lookup = slot.slot.check, slot.subjects[row] or b""
         return self._assembly.unanswered.get(lookup, NoAnswer.PENDING.value)
 

@@ -132,7 +132,7 @@ def _run_query(rows: pa.Table, compiled: _Compiled, query: str, purpose: str | N
             if is_purpose
             else fitted(rows, name, kind)
         )
-    with locked_connection() as connection:
+    with locked_connection(optimizer=False) as connection:
         connection.register("rows", pa.table(columns))
         try:
             return bounded(connection, query)

@@ -191,7 +191,7 @@ def write_decisions(
     try:
         with (
             TemporaryDirectory(dir=scratch, prefix="list-") as private,
-            closing(locked_connection()) as engine,
+            closing(locked_connection(optimizer=False)) as engine,
         ):
             _rank(engine, parts, news)
             order = engine.execute(_WORST_FIRST).fetchnumpy()["place"]

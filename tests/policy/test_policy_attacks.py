@@ -38,7 +38,7 @@ def engine() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture(scope="module")
 def read() -> Iterator[Callable[[str], Condition]]:
     """Give what reads a condition as a policy that wants nothing sensitive has it."""
-    with locked_connection() as connection:
+    with locked_connection("256MB", optimizer=False) as connection:
         connection.register("rows", one_empty_row(TYPES))
         yield lambda when: read_condition(connection, when, TYPES, allow_sensitive=False)
 
