@@ -42,8 +42,6 @@ SAID_OF_CUSTOMER = frozenset(
         FailureReason.OTP_WRONG,
         FailureReason.OTP_EXPIRED,
         FailureReason.OTP_UNASKED,
-        FailureReason.TOKEN,
-        FailureReason.GRANT,
     }
 )
 """Refusals that say something about the customer, like a miss: the call did not fail."""

@@ -164,11 +164,14 @@ def _grants(scope: str, customers: Sequence[str]) -> list[str]:
     with opened_journal() as journal:
         consents = Consents(journal)
         for position, customer in enumerate(dict.fromkeys(customers), start=1):
-            grant = consents.live(consents.customer(customer), scope)
-            if grant is None:
+            grant = next(iter(consents.history(customer)), None)
+            if grant is None or not grant.allows(scope):
+                state = "never consented" if grant is None else f"has a grant that is {grant.state}"
+                if grant is not None and grant.state == "live":
+                    state = f"did not grant {scope}"
                 raise InputError(
-                    f"customer number {position} of those given has no live consent with {scope}; "
-                    f"ask for it with: nightscreen consent link CUSTOMER_ID --scope {scope}"
+                    f"customer number {position} of those given {state}; ask for consent with: "
+                    f"nightscreen consent link CUSTOMER_ID --scope {scope}"
                 )
             grant_ids.append(grant.grant_id)
     return grant_ids

@@ -135,12 +135,9 @@ class ConsentLinks:
         A direct state is bound to no browser.
 
         Raises:
-            UsageError: there is no customer id, or it is a personal identifier.
+            UsageError: there is no customer or scope, or the customer's id is a personal
+                identifier.
         """
-        if not customer_id:
-            raise UsageError("a consent link needs a customer id")
-        if issue := judge_customer_id(customer_id):
-            raise UsageError(issue.hint)
         link_id = self._add(customer_id, scopes, VALID_FOR)
         purpose, value = (_STATE, {"state": link_id}) if direct else (_LINK, link_id)
         token = signed(self._journal, purpose, value)
@@ -148,12 +145,18 @@ class ConsentLinks:
 
     def _add(self, customer_id: str, scopes: Iterable[str], valid_for: timedelta) -> str:
         """Save a new link or state under the hash of its id; return the id."""
+        distinct_scopes = tuple(dict.fromkeys(scopes))
+        if not customer_id or not distinct_scopes:
+            raise UsageError("a consent link needs a customer id and at least one scope")
+        issue = judge_customer_id(customer_id)
+        if issue is not None:
+            raise UsageError(issue.hint)
         link_id, now = secrets.token_urlsafe(_ID_BYTES), self._journal.clock()
         link = ConsentLink(
             key=_digest("link", link_id),
             customer=self._journal.pseudonyms.customers_anywhere([customer_id]),
             customer_id=customer_id,
-            scopes=tuple(scopes),
+            scopes=distinct_scopes,
             at=now,
             expires_at=now + span_micros(valid_for),
         )
@@ -429,7 +432,10 @@ def revoke(journal: Journal, customer_id: str) -> dict[str, Any]:
 
     Raises:
         InputError: the customer has no consent in this journal.
+        UsageError: there is no customer id.
     """
+    if not customer_id:
+        raise UsageError("name the customer whose consent is revoked")
     consents = Consents(journal)
     ended = consents.revoke(customer_id, _REVOKED)
     grant = next(iter(consents.history(customer_id)), None)

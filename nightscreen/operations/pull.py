@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 
+from nightscreen.calling.stops import TOLERATED_FROM
 from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
 from nightscreen.client.response_rules import FailureReason
@@ -116,6 +117,7 @@ _LOST = {
     LookupStatus.FAILED: PullOutcome.FAILED,
     LookupStatus.IN_DOUBT: PullOutcome.IN_DOUBT,
 }
+_FAILURES = frozenset(outcome.value for outcome in _LOST.values())
 
 
 @dataclass(slots=True, kw_only=True)
@@ -141,6 +143,8 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         self.consents = Consents(run.journal)
         self.store = PullStore(run.journal)
         self.fields = {kind: load_fields(kind) for kind in self.kinds}
+        # a refused token is not a failure of the service: `_stop_on_failures` decides instead
+        run.stops.tolerated_failure_pct = 100.0
 
     @classmethod
     def identify(cls, parameters: PullTransactions, settings: Settings) -> tuple[str, str]:  # noqa: ARG003 - no input
@@ -214,6 +218,8 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 break
         if person.answers:
             await to_thread(self.save_result, person)
+        if person.state in _FAILURES:
+            self._stop_on_failures()
         return True
 
     async def _fetch(
@@ -230,7 +236,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             if kind is self.kinds[0]:
                 person.task = task
             trouble = None if task.reading is None else task.reading.trouble
-            if task.status not in _ANSWERED or trouble is not FailureReason.TOKEN:
+            if task.status not in _LOST or trouble is not FailureReason.TOKEN:
                 break
             if grant is not first_grant:
                 return PullOutcome.TOKEN_REFUSED
@@ -285,13 +291,16 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         redirect_uri = str(grant.evidence.get("redirect_uri") or self.run.settings.redirect_uri)
         request = wire.refresh(tokens.refresh_token, redirect_uri)
         task = await self._call(caller, grant, request)
-        if task.reading is None or task.status is LookupStatus.WAITING:
+        reading = task.reading
+        if task.status is LookupStatus.WAITING:
             return None
-        if task.reading.trouble is FailureReason.GRANT:  # perhaps since an earlier attempt acted
-            return PullOutcome.IN_DOUBT if task.doubted else PullOutcome.REFRESH_REFUSED
-        if task.status in _LOST:
-            return _LOST[task.status]
-        answer = parse_answer(Operation.AGGREGATOR_REFRESH, task.reading.body)
+        if task.status is LookupStatus.IN_DOUBT:
+            return PullOutcome.IN_DOUBT
+        if task.status is LookupStatus.FAILED:
+            refused = reading is not None and reading.trouble is FailureReason.GRANT
+            return PullOutcome.REFRESH_REFUSED if refused else PullOutcome.FAILED
+        body = b"" if reading is None else reading.body
+        answer = parse_answer(Operation.AGGREGATOR_REFRESH, body)
         if answer is None:
             return PullOutcome.FAILED
         return await to_thread(self.consents.refreshed, grant.grant_id, answer) or PullOutcome.ENDED
@@ -352,6 +361,14 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             if each.task is not None and each.state == PullOutcome.IN_DOUBT:
                 each.state = FAILED
         super().requeue_failed()
+
+    def _stop_on_failures(self) -> None:
+        """Stop the run if too many customers failed."""
+        done = [each for each in self.people if each.task is not None and each.state != PENDING]
+        failed = sum(each.state in _FAILURES for each in done)
+        tolerated = self.run.settings.tolerated_failure_pct * len(done)
+        if len(done) >= TOLERATED_FROM and 100 * failed > tolerated:
+            self.run.stops.stop(StopReason.FAILURES)
 
     # --- closing ---
 

@@ -28,7 +28,7 @@ from nightscreen.schemas.clock import (
     spending_day,
     system_clock,
 )
-from nightscreen.schemas.errors import JournalError, SettingsError
+from nightscreen.schemas.errors import JournalError, NightscreenError, SettingsError
 from nightscreen.schemas.money import max_cost, naira_text, naira_words, price_limit, to_micro
 from nightscreen.schemas.stops import WHY, StopReason
 
@@ -141,7 +141,6 @@ def condition_of(
     if run.stop_reason == StopReason.APPROVAL:
         approval = Approvals(journal).newest(run.run_id)
     spent, missing = journal.money.of_run(run.run_id), _missing(settings, checks, journal, now)
-    deadline_at = deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     last_answer_at = max(activity.last_answer_at or 0, signs.get("last_answer_at") or 0) or None
     return {
         "run_id": run.run_id,
@@ -164,7 +163,7 @@ def condition_of(
         "in_doubt": activity.in_doubt,
         "in_doubt_micro": activity.in_doubt_micro,
         "finish_at": live.get("finish_at"),
-        "deadline_at": live.get("deadline_at") if running else deadline_at,
+        "deadline_at": live.get("deadline_at") if running else _deadline(run),
         "folder": run.folder,
         "pid": None if holder is None else pid_of(holder),
         "now": now,
@@ -210,6 +209,13 @@ def _checks(
             "errors": dict(sorted(activity.troubles.get(name, {}).items())),
         }
     return numbers
+
+
+def _deadline(run: RunRecord) -> int | None:
+    try:
+        return deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
+    except NightscreenError:
+        return None
 
 
 def _missing(

@@ -122,7 +122,7 @@ def test_expired_tokens_are_refreshed_once_and_a_refused_refresh_lapses_its_gran
     assert "1 consents lapsed" in " ".join(report["notices"])
     assert (lender.count(never, "refreshes"), lender.count(never, "refused_tokens")) == (1, 2)
     refreshing = report["checks"]["aggregator_refresh"]
-    assert (refreshing["free"], refreshing["failed"], refreshing["attempts"]) == (4, 0, 4)
+    assert (refreshing["free"], refreshing["attempts"]) == (3, 4)
     with lender.consents() as consents:
         ended = {each.customer_id: each.state for each in consents.grants() if each.state != "live"}
     assert ended == {revoked: "lapsed"}
@@ -135,6 +135,19 @@ def test_expired_tokens_are_refreshed_once_and_a_refused_refresh_lapses_its_gran
     with pytest.raises(InputError, match="no live grant"):
         lender.open(grants=[grant.grant_id])
     assert lender.count(withheld, "data_calls") == 0
+
+
+def test_a_pull_stops_where_too_many_customers_fail(
+    lender: Lender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answered list that nobody can read is a failed customer, though its call was answered."""
+    monkeypatch.setattr("nightscreen.operations.pull.TOLERATED_FROM", 5)
+    monkeypatch.setattr("nightscreen.operations.pull.read_list", lambda *_, **__: None)
+    lender.settings = {"tolerated_failure_pct": 5, "max_in_flight": {"aggregator": 1}}
+    lender.consent([f"C{number}" for number in range(12)])
+    report = lender.pull()
+    assert (report["state"], report["stop_reason"]) == ("stopped", "failures")
+    assert 5 <= report["customers"]["failed"] < 12
 
 
 def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Path) -> None:
