@@ -136,7 +136,8 @@ class Lane:
     async def make(self, task: LookupTask) -> LookupTask:
         """Make an API call and wait until it has ended or the run has stopped.
 
-        A call that is already under way is joined, not repeated.
+        A call that is already under way is joined, not repeated. One about the same subject that
+        says something else, such as another password, is made after it.
 
         Returns:
             The call; one that is still `WAITING` was not made.
@@ -146,6 +147,9 @@ class Lane:
                 sent and not answered are in doubt.
         """
         known = self._open.setdefault(task.key, task)
+        while known.done is not None and known.request() != task.request():
+            await self._until(known.done)
+            known = self._open.setdefault(task.key, task)
         if known.done is None:
             known.done = asyncio.get_running_loop().create_future()
             self._put_off(known, 0.0)

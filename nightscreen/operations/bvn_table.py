@@ -17,14 +17,13 @@ from nightscreen.client.response_parser import parse_answer
 from nightscreen.journal.records import Records
 from nightscreen.schemas.answers import BvnAccount, BvnDetails
 from nightscreen.schemas.bvn import BvnRequest, BvnState, Doubt
-from nightscreen.schemas.checks import IdentityKind, NoAnswer, Operation
+from nightscreen.schemas.checks import NoAnswer, Operation
 from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.enriched import COST, WORD
 from nightscreen.schemas.money import from_micro
 from nightscreen.schemas.rows import INSTANT
 from nightscreen.values.names import CONTRADICTS, match_names
 from nightscreen.values.phones import NATIONAL_DIGITS
-from nightscreen.values.whose import names_the_same
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -246,12 +245,23 @@ def _dates(ours: date | None, theirs: date | None) -> tuple[bool | None, str]:
 
 
 def _phones(ours: str | None, theirs: str | None) -> tuple[bool | None, str]:
-    """Compare two phone numbers; a masked digit agrees with any."""
-    signs = [char for char in theirs or "" if char in "0123456789*"]
-    if theirs is None or len(signs) < NATIONAL_DIGITS or set(signs) == {"*"}:
-        return None, "the BVN record has no whole phone number"
-    if not ours:
+    """Compare the last ten digits; a masked digit agrees with any."""
+    own, others = _national(ours), _national(theirs)
+    if not others:
+        return None, _NOT_IN_RECORD
+    if not own:
         return None, _NOT_HELD
-    if names_the_same(IdentityKind.PHONE, ours, theirs):
-        return True, f"agree: ...{theirs[-4:]}"
-    return False, f"against: ...{ours[-4:]} / ...{theirs[-4:]}"
+    if len(own) < NATIONAL_DIGITS or len(others) < NATIONAL_DIGITS:
+        return None, "one of the two is no whole phone number"
+    shown = [pair for pair in zip(own, others, strict=True) if pair[1] != "*"]
+    if not shown:
+        return None, "the BVN record shows no digit"
+    if all(mine == other for mine, other in shown):
+        covered = "" if len(shown) == NATIONAL_DIGITS else f" on the {len(shown)} digits shown"
+        return True, f"agree{covered}: ...{others[-4:]}"
+    return False, f"against: ...{own[-4:]} / ...{others[-4:]}"
+
+
+def _national(phone: str | None) -> str:
+    digits = [char for char in phone or "" if char in "0123456789*"]
+    return "".join(digits)[-NATIONAL_DIGITS:]

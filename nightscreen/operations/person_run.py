@@ -2,8 +2,8 @@
 
 `run_people` is the whole of such a run, from top to bottom; Prefect flows, the command line and
 tests call it. Each flow is a subclass of `PersonRun`, which says whom it asks, how, and what it
-writes. `RecordRun.after` gets the result of every call from the journal, whether it returned or its
-process died.
+writes. `RecordRun.after` reads the result of every call: of one that returned, and, from the
+journal, of one whose process died.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, Type
 import pyarrow as pa
 
 from nightscreen.calling.caller import Caller, wait_and_resume
-from nightscreen.calling.lookup_task import SAID_OF_CUSTOMER
+from nightscreen.calling.lookup_task import CALL_STATES, SAID_OF_CUSTOMER
 from nightscreen.calling.run import known_prices
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import RUNNING
@@ -347,7 +347,7 @@ class RecordRun(PersonRun[P, T]):
             holder = worker.partition("@")[2]
             is_alive = journal.holders.alive(holder) if run is None else run.state == RUNNING
             if worker == run_id or not is_alive:
-                end = _end_of(journal, worker, operation, record.subject)
+                end = _end_in_journal(journal, worker, operation, record.subject)
                 saved.change(record.key, partial(cls.after, journal, end), journal.clock())
 
     def recover(self) -> None:
@@ -404,10 +404,9 @@ class RecordRun(PersonRun[P, T]):
 
     def save_result(self, person: T, task: LookupTask) -> None:
         """Save the result of a call, and update the person's state."""
-        run, contact = self.run, None if task.reading is None else task.reading.contact
-        end = _end_of(run.journal, run.run_id, self.operation, person.subject, contact)
-        after = partial(self.after, run.journal, end)
-        record = self.records.change(person.record.key, after, run.clock())
+        end = _end_of(task, self.run.clock())
+        after = partial(self.after, self.run.journal, end)
+        record = self.records.change(person.record.key, after, self.run.clock())
         is_lost = end is not None and end.is_lost
         person.state = "" if is_lost else _STATES_WITHOUT_ANSWER.get(task.status, "")
         if record is None:  # deleted: an older one may count again
@@ -498,7 +497,7 @@ async def single_call(
 
 @dataclass(frozen=True, slots=True)
 class CallEnd:
-    """How the calls of a run about one subject ended, as the journal has it."""
+    """The end of a call, either just returned or read from the journal after its process died."""
 
     state: str  # its state in the journal (`CallState`)
     trouble: str | None = None  # why it has no answer; None if it has one
@@ -519,20 +518,37 @@ class CallEnd:
         return self.state in LOST
 
 
-def _end_of(
-    journal: Journal, run_id: str, operation: Operation, subject: bytes, contact: str | None = None
-) -> CallEnd | None:
-    """Return how a run's calls about a subject ended; None if it made none.
+def _end_of(task: LookupTask, now: int) -> CallEnd | None:
+    """Return the end of a call that has just returned; None if it was never sent.
 
-    `contact` is shown with a refusal, and not in the journal.
+    The journal knows a call by its subject alone, which two customers with one BVN share.
     """
+    reading = task.reading
+    if reading is None or task.status is LookupStatus.LAPSED:
+        return None
+    is_doubtful = task.status is LookupStatus.IN_DOUBT  # perhaps because of an earlier attempt
+    state = CallState.IN_DOUBT if is_doubtful else CALL_STATES[reading.verdict]
+    return CallEnd(
+        state.value,
+        None if reading.trouble is None else reading.trouble.value,
+        reading.cost_micro,
+        now,
+        reading.body,
+        reading.contact,
+    )
+
+
+def _end_in_journal(
+    journal: Journal, run_id: str, operation: Operation, subject: bytes
+) -> CallEnd | None:
+    """Return how a run's calls about a subject ended; None if it made none."""
     last = journal.runs.decisive_call(run_id, operation, subject)
     if last is None:
         return None
     stored = journal.answers.latest(operation, [subject]).get(subject)
     is_of_run = stored is not None and stored.run_id == run_id
     body = journal.answers.body(operation, stored) if stored is not None and is_of_run else b""
-    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body, contact)
+    return CallEnd(last.state, last.trouble, last.cost_micro, last.settled_at, body)
 
 
 def _call_ends(

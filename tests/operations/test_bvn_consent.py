@@ -158,6 +158,7 @@ def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> 
     [
         ("+234 803 123 4567", True),
         ("0803***4567", True),
+        ("0803/123\u20134567;", True),
         ("0803***4568", False),
         ("0703***4567", False),
         ("0803123", None),
@@ -244,6 +245,7 @@ def test_problems_of_the_file_are_told_and_nothing_is_sent(world: BvnWorld) -> N
     with pytest.raises(InputError, match="customer_id,otp"):
         world.confirm(world.write([asked(1)], "wrong.csv"))
     world.request([asked(number) for number in range(1, 6)])
+    world.screen([asked(9)], checks=["karma"])
     path = world.folder / "bad.csv"
     path.write_text(
         "Customer ID,OTP,Remark\n"
@@ -284,6 +286,25 @@ def test_wrong_password_is_never_tried_again_by_machine(world: BvnWorld) -> None
     assert last.problems == [("2", "attempts_used_up")]
     assert last.rows["C1"]["attempts"] == 3
     assert len(world.calls("bvn_finish")) == 3
+
+
+def test_a_password_confirms_its_own_customer_only(tmp_path: Path) -> None:
+    """Two customers of one BVN in one file: the answer to one is not the end of the other's call.
+
+    Each answer is charged once and counts once.
+    """
+    world = BvnWorld(tmp_path, settings={"max_in_flight": {"bvn": 1}})
+    first, second = asked(1), asked(1, customer_id="CY")
+    world.request([first])
+    world.request([second], again=True)
+    right = world.otp(second) or ""
+    result = world.confirm({"CY": right, "C1": f"{(int(right) + 1) % 10**6:06d}"})
+    assert {name: row["state"] for name, row in result.rows.items()} == {
+        "CY": "confirmed",
+        "C1": "expired",
+    }
+    assert {name: row["cost"] for name, row in result.rows.items()} == {"CY": 20, "C1": 0}
+    assert result.report["cost"]["total"] == "20.00"
 
 
 def test_cap_is_never_passed_and_the_run_is_taken_up(world: BvnWorld) -> None:
