@@ -26,6 +26,7 @@ from nightscreen.files.sealing import Sealer, fingerprint
 from nightscreen.journal.audit import ENDS, NO_ENTRIES
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
+    LINK_KEYS,
     data_keys,
     meta,
     open_text,
@@ -51,7 +52,6 @@ KEY_FILE = "data.key"
 LENDER_KEY = "lender_key"
 """Name in `meta` of the fingerprint of the lender's current key."""
 PSEUDONYM_KEY = "pseudonym_key"
-LINK_KEYS = "link_keys"
 LINKS_LAST = timedelta(days=90)
 """How long a link may be valid, and so how long the previous key is accepted."""
 _WRAPPED = b"data key"
@@ -120,9 +120,11 @@ def make_key(home: Path) -> bytes:
 
     Two processes that do so at the same time get the same key.
     """
-    fresh = new_key()
-    write_private_once(home / KEY_FILE, encode_key(fresh))
-    return read_key(home / KEY_FILE) or fresh
+    write_private_once(home / KEY_FILE, encode_key(new_key()))
+    key = read_key(home / KEY_FILE)
+    if key is None:
+        raise JournalKeyError(f"the data key just made in {home / KEY_FILE} is gone; run again")
+    return key
 
 
 def _prepared_file(home: Path, key_fingerprint: str) -> Path:

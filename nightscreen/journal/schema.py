@@ -576,6 +576,8 @@ def open_text(sealer: Sealer, value: str, name: str) -> bytes:
 # --- the version of a journal ---
 
 VERSION: Final = "schema"
+LINK_KEYS: Final = "link_keys"
+_META = {LINK_KEYS: list[tuple[str, int | None]]}  # the forms of JSON values in `meta`
 
 
 @cache
@@ -583,6 +585,7 @@ def declared_version() -> str:
     """Return the version of this program's journals: a digest of declared tables and records."""
     lines = [line for table in metadata.sorted_tables for line in sorted(_declared(table))]
     lines += sorted(_shape(model) for model in KINDS)
+    lines += [f"meta {name} {_shape(form)}" for name, form in _META.items()]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
 

@@ -39,6 +39,7 @@ from nightscreen.operations.person_run import (
     single_call,
 )
 from nightscreen.planning.eligibility import consent_column, consent_ends
+from nightscreen.reading.columns import meanings
 from nightscreen.reading.date_orders import DateOrders
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.open_file import file_digest, open_source
@@ -60,7 +61,7 @@ from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.naming import batch_name
 from nightscreen.schemas.rows import Action, Problem, RefusedRow, SourceColumn
 from nightscreen.schemas.stops import TEST_MODE
-from nightscreen.values.issues import bare_digits, is_all_digits
+from nightscreen.values.issues import bare_digits, is_absent, is_all_digits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -250,14 +251,17 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
         orders = DateOrders(source, run.journal.runs.date_order(run.batch))
         intake = Intake(source.header, orders=orders)
         people: list[Requested] = []
+        refused: list[RefusedRow] = []
+        problems: list[Problem] = []
+        for batch in source.batches():
+            result = intake.take(batch)
+            refused += result.refused
+            problems += result.problems
+            people += self._people(result.rows)
+        self.rows_read, self.rows_refused = len(people) + len(refused), len(refused)
+        problems += self._choose(people)
         with run.folder.findings(source.header.columns) as write:
-            for batch in source.batches():
-                result = intake.take(batch)
-                write(result.refused, result.problems)
-                people += self._people(result.rows)
-                self.rows_refused += len(result.refused)
-            write((), list(self._choose(people)))
-        self.rows_read = len(people) + self.rows_refused
+            write(refused, sorted(problems, key=lambda problem: problem.line))
         return people
 
     def _people(self, rows: pa.RecordBatch) -> Iterator[Requested]:
@@ -483,7 +487,8 @@ class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
                 if request.finish_run_id == run.run_id and request.finishing is None:
                     continue  # an earlier session of the run has sent it
                 code = refusal(request, run.settings.bvn_consent, run.clock())
-                if not code and request.finish_run_id in tried:
+                is_wrong = request.state is BvnState.WRONG_OTP
+                if not code and is_wrong and request.finish_run_id in tried:
                     code = "already_tried"
                 if not code:
                     people.append(supplied_otp(request, row.otp))
@@ -589,8 +594,10 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> list[OtpRow]:
             "no input file was given; name a CSV, XLSX or Parquet file with customer_id,otp"
         )
     source = open_source(Path(parameters.input), kind=OTPS)
-    if "otp" not in {column.known for column in source.header.columns}:
-        raise InputError(f"{source.path}: no column otp; the file needs customer_id,otp")
+    columns_of_otps = sum("otp" in meanings(each.heading, OTPS) for each in source.header.columns)
+    if columns_of_otps != 1:
+        trouble = "more than one column of passwords" if columns_of_otps else "no column otp"
+        raise InputError(f"{source.path}: {trouble}; the file needs customer_id,otp")
     given: list[tuple[int, str | None, str | None]] = []
     rows: list[OtpRow] = []
     for batch in source.batches():
@@ -606,7 +613,8 @@ def read_passwords(parameters: ConfirmBvns, settings: Settings) -> list[OtpRow]:
             code = "customer_id_repeated" if customer_id else "customer_id_missing"
             rows.append(OtpRow(line, customer_id or "", None, code))
         elif otp is None:
-            code = "otp_malformed" if text else "otp_missing"
+            is_missing = not text or is_absent(bare_digits(text))
+            code = "otp_missing" if is_missing else "otp_malformed"
             rows.append(OtpRow(line, customer_id, None, code, "otp"))
         else:
             rows.append(OtpRow(line, customer_id, otp))
