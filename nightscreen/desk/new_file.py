@@ -233,7 +233,8 @@ def _guessed(headings: Iterable[str], mapping: Meaning) -> dict[str, str]:
 def _said(context: Context, before: Meaning) -> Meaning:
     """Return what the form of a file says of its sheet, headings and dates.
 
-    Of another sheet than the one that was read no heading is known yet.
+    Of another sheet than the one that was read no heading is known yet. A form in which nobody
+    changed a heading says nothing of headings: what the page took them for is a guess.
     """
     said: dict[str, Any] = {}
     sheet = context.text("sheet", 80)
@@ -241,8 +242,9 @@ def _said(context: Context, before: Meaning) -> Meaning:
         said = {"sheet": sheet, "columns": {}, "drop": ()}
     elif shown := context.form.get("heading", []):
         means = {heading: context.text(f"h{at}", 60) for at, heading in enumerate(shown)}
-        known = {k: tuple(h for h in means if means[h] == k) for k in KNOWN_COLUMNS}
-        said = {"columns": known, "drop": tuple(h for h in means if means[h] == LEFT_OUT)}
+        if list(means.values()) != context.form.get("was"):
+            known = {k: tuple(h for h in means if means[h] == k) for k in KNOWN_COLUMNS}
+            said = {"columns": known, "drop": tuple(h for h in means if means[h] == LEFT_OUT)}
     if "date_order" in context.form:
         order = context.text("date_order", 3)
         said["date_order"] = order if order in DATE_ORDERS else None

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import atexit
 import threading
+from contextlib import contextmanager
 from functools import cache
 from typing import TYPE_CHECKING
 
 import duckdb
+import pyarrow as pa
 
 from nightscreen.schemas.errors import PolicyError
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from collections.abc import Iterable, Iterator
+
     from duckdb import DuckDBPyConnection
 
 TIMEOUT_S = 60.0  # a choice, for all rules on one block of rows: no condition delays a run
@@ -66,6 +69,32 @@ def close_shared_database() -> None:
 
 
 atexit.register(close_shared_database)  # DuckDB warns about connections still open at the exit
+
+
+@contextmanager
+def streamed(
+    connection: DuckDBPyConnection, name: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> Iterator[None]:
+    """Register batches as a table that one query inside the `with` may read.
+
+    DuckDB reports whatever ends their iteration as an error of its own; it is raised as it was.
+    """
+    ended: list[Exception | KeyboardInterrupt | SystemExit] = []
+
+    def watched() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from batches
+        except (Exception, KeyboardInterrupt, SystemExit) as error:
+            ended.append(error)
+            raise
+
+    connection.register(name, pa.RecordBatchReader.from_batches(schema, watched()))
+    try:
+        yield
+    except duckdb.Error:
+        if ended:
+            raise ended.pop() from None
+        raise
 
 
 def bounded(connection: DuckDBPyConnection, sql: str, timeout_s: float = TIMEOUT_S) -> pa.Table:

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from nightscreen.checks.registry import ANSWERED, CHECKS
 from nightscreen.files.frame import read_queries
 from nightscreen.files.quarantine import quarantined
-from nightscreen.policy.engine import locked_connection
+from nightscreen.policy.engine import locked_connection, streamed
 from nightscreen.report.format import CAUSES, HISTORY, added
 from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.schemas.policy import Decision
@@ -100,8 +100,8 @@ def facts_of(parts: Sequence[Path], news: pa.Table | None = None, *, at: int) ->
     figures: dict[str, dict[str, _Weight]] = defaultdict(dict)
     claimed = "0.00"
     with locked_connection(optimizer=False) as connection:
-        connection.register("customers", pa.RecordBatchReader.from_batches(_CUSTOMERS, batches))
-        _run(connection, "cells", at=at)
+        with streamed(connection, "customers", _CUSTOMERS, batches):
+            _run(connection, "cells", at=at)
         for figure, word, weight, naira in _run(connection, "weights"):
             figures[figure][word] = weight
             claimed = naira if word == "new_listing" else claimed

@@ -387,6 +387,7 @@ class Comparison:
         customers = Customers(self.journal)
         run = self.journal.runs.find(self.run_id)
         before = None if run is None else run.states_first_at
+        last_night = customers.members(self.batch, self.run_id) if self.whole else b""
         present, news = list[bytes](), [NEWS.empty_table()]
         for rows in read_customers(parts, READ, BLOCK_ROWS):
             ids = rows["customer_id"].to_pylist()
@@ -401,7 +402,6 @@ class Comparison:
             if changes:
                 yield changes_table(changes, self.run_id)
         self.news = pa.concat_tables(news).unify_dictionaries().combine_chunks()
-        last_night = customers.members(self.batch, self.run_id) if self.whole else b""
         here = np.frombuffer(b"".join(present), _PSEUDONYM)
         missing = np.setdiff1d(np.frombuffer(last_night, _PSEUDONYM), here)
         gone = pieces_of(missing.tobytes())

@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.outputs import DECISIONS_CSV, DECISIONS_WORKBOOK, QUARANTINE
 from nightscreen.files.private_files import atomic_write
-from nightscreen.policy.engine import locked_connection
+from nightscreen.policy.engine import locked_connection, streamed
 from nightscreen.results.changes import NEWS
 from nightscreen.results.decision_files import (
     APPROVED_SHEET,
@@ -267,11 +267,11 @@ def _rank(engine: DuckDBPyConnection, parts: Sequence[Path], news: pa.Table | No
         for _, rows in _customers(parts, {"decision", "exposure"}, news)
         for batch in rows.select(_SIZES.names).cast(_SIZES).to_batches()
     )
-    engine.register("customers", pa.RecordBatchReader.from_batches(_SIZES, batches))
-    engine.execute(
-        "CREATE TEMP TABLE sizes AS SELECT row_number() OVER () - 1 AS place, decision, exposure, "
-        'coalesce(":quiet", false) AS quiet FROM customers'
-    )
+    with streamed(engine, "customers", _SIZES, batches):
+        engine.execute(
+            "CREATE TEMP TABLE sizes AS SELECT row_number() OVER () - 1 AS place, decision, "
+            'exposure, coalesce(":quiet", false) AS quiet FROM customers'
+        )
 
 
 def _counts(engine: DuckDBPyConnection, approved: int) -> ListCounts:

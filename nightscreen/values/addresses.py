@@ -46,10 +46,13 @@ _LOCAL_PART = re.compile(
     r"[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+(?:\.[^\s@\"(),:;<>\[\]\\\x00-\x1f\x7f.]+)*"
 )
 _ORDINARY = (
-    r"(?i)^[a-z0-9_+-]{1,30}(?:\.[a-z0-9_+-]{1,30})?@"
-    r"(?:[a-z0-9]{1,30}(?:-[a-z0-9]{1,30})?\.){1,3}[a-z]{2,24}$"
+    r"^[A-Za-z0-9_+-]{1,30}(?:\.[A-Za-z0-9_+-]{1,30})?@"
+    r"(?:[A-Za-z0-9]{1,30}(?:-[A-Za-z0-9]{1,30})?\.){1,3}[A-Za-z]{2,24}$"
 )
-"""RE2 pattern of ordinary email addresses, far below all limits of length."""
+"""RE2 pattern of ordinary email addresses, far below all limits of length.
+
+Without regard to case, RE2 would take some letters that are not ASCII.
+"""
 _SCHEME = re.compile(r"^[a-z][a-z0-9+.-]*://", re.IGNORECASE)
 _SEVERAL = re.compile(r"\s*[,;/|]\s*|\s+")
 

@@ -121,6 +121,23 @@ def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: O
     assert ">Screen</button>" in page
 
 
+def test_two_headings_of_one_column_wait_until_somebody_chooses(office: Office) -> None:
+    """A form sent as it came decides nothing: no column is screened that nobody chose."""
+    data = b"Customer ID,BVN,Bank Verification Number\nK-1,22000000001,22000000002\n"
+    browser = office.browser("analyst", name="Ada")
+    address = bring(browser, data, "a.csv").headers["location"]
+    page = browser.get(address)
+    means = list(understood(page.text).values())
+    asked = {"heading": ["Customer ID", "BVN", "Bank Verification Number"], "was": means}
+    asked |= {"checks_shown": "1", "check": ["karma"]}
+    sent = [means, ["customer_id", "", "bvn"]]
+    for fields, status in zip(sent, (400, 303), strict=True):
+        assert "both mean bvn" in browser.get(address).text
+        chosen = {f"h{at}": each for at, each in enumerate(fields)}
+        assert browser.post(f"{address}/quote", **asked, **chosen).status_code == status
+    assert "1 row: 1 would be screened" in browser.get(address).text
+
+
 def test_what_was_brought_lies_nowhere_in_clear_and_goes_after_a_day(office: Office) -> None:
     """On disk there is sealed text alone; who brought what and when stays once it is removed."""
     data = b"customer_id,bvn\nK-1,22000000001\n"

@@ -32,6 +32,7 @@ from nightscreen.results.decision_files import (
 from nightscreen.results.decision_list import ListCounts, write_decisions
 from nightscreen.results.wording import RuleWords
 from nightscreen.schemas.clock import LAGOS
+from nightscreen.schemas.errors import OutputError
 from tests.results import enriched_in_a_test
 from tests.results.enriched_in_a_test import enriched_row, listed, write_part
 from tests.screening import csv_rows
@@ -88,6 +89,25 @@ def write(
     )
     assert list(scratch.iterdir()) == []
     return Written(folder, counts)
+
+
+@pytest.mark.parametrize(
+    ("met", "raised"), [(OSError, OutputError), (KeyboardInterrupt, KeyboardInterrupt)]
+)
+def test_what_ends_the_reading_of_rows_is_reported_as_it_is(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    met: type[BaseException],
+    raised: type[BaseException],
+) -> None:
+    """DuckDB reads the rows while it counts them: a fault of the disk is no error of its own."""
+
+    def broken(*_: object) -> None:
+        raise met
+
+    monkeypatch.setattr(decision_list, "read_customers", broken)
+    with pytest.raises(raised):
+        write(tmp_path, ROWS)
 
 
 def naira(amount: int | None) -> dict[str, Any]:
