@@ -12,13 +12,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nightscreen.cli.output import say_open_dates
+from nightscreen.config.settings import overridden
 from nightscreen.files.places import is_url, try_to_write
 from nightscreen.files.private_files import make_private_folder
+from nightscreen.files.sealed_file import is_sealed
 from nightscreen.journal import journal_of
+from nightscreen.journal.keyset import decode_key
 from nightscreen.journal.opening import journal_exists
+from nightscreen.policy.load import load_policy
 from nightscreen.reading.date_orders import DateOrders
-from nightscreen.runs.run import require_service
-from nightscreen.runs.screening_run import prepare
+from nightscreen.reading.mapping_file import read_mapping
+from nightscreen.reading.open_file import file_digest, open_source
+from nightscreen.runs.run import require_same_input, require_service
+from nightscreen.runs.screening_run import NO_INPUT, prepare
 from nightscreen.schemas.clock import deadline_instant, system_clock
 from nightscreen.schemas.errors import InputError, OutputError, SettingsError
 
@@ -53,11 +59,9 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
     deadline = deadline_instant(parameters.deadline, now)
     if deadline is not None and deadline <= now:
         raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
-    if parameters.run and not journal_exists(settings.home, settings.journal_url):
-        raise InputError(
-            f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
-            "NIGHTSCREEN_HOME to where it is"
-        )
+    if not journal_exists(settings.home, settings.journal_url):
+        _check_first_run(parameters, settings)
+    _check_output(parameters.output)
     try:
         make_private_folder(settings.home)
     except OutputError as error:
@@ -66,9 +70,29 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         ready = prepare(parameters, settings, journal, opened)
         if ready.earlier is not None:
             _refuse_changes(parameters, ready)
+            require_same_input(ready.earlier, file_digest(ready.source.path))
         elif not parameters.date_order:
             say_open_dates(DateOrders(ready.source))
-    _check_output(parameters.output)
+
+
+def _check_first_run(parameters: ScreenBatch, settings: Settings) -> None:
+    """Check whatever needs no journal: a mistake leaves neither a journal nor a key behind."""
+    if parameters.run:
+        raise InputError(
+            f"there is no run {parameters.run}: there is no journal under {settings.home} yet; set "
+            "NIGHTSCREEN_HOME to where it is"
+        )
+    if not parameters.input:
+        raise InputError(NO_INPUT)
+    overridden({}, parameters.freshness)
+    for policy in (parameters.policy, parameters.shadow, settings.shadow):
+        if policy:
+            load_policy(Path(policy))
+    mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
+    if not is_sealed(Path(parameters.input)):
+        open_source(Path(parameters.input), mapping=mapping)
+    if configured := settings.data_key.get_secret_value():
+        decode_key(configured, "NIGHTSCREEN_DATA_KEY")
 
 
 def _refuse_changes(given: ScreenBatch, ready: Prepared) -> None:

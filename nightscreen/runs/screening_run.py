@@ -151,6 +151,8 @@ def _open(
     given: ScreenBatch, settings: Settings, journal: Journal, opened: ExitStack
 ) -> ScreeningRun:
     ready, now = prepare(given, settings, journal, opened), journal.clock()
+    input_digest = file_digest(ready.source.path)
+    require_same_input(ready.earlier, input_digest)
     parameters, wanted, earlier = ready.parameters, ready.wanted, ready.earlier
     if earlier is None and given.date_order:  # also applies to the batch's next runs
         journal.runs.keep_date_order(ready.batch, given.date_order)
@@ -168,7 +170,7 @@ def _open(
         batch=ready.batch,
         purpose=wanted.purpose.value,
         operations=wanted.checks,
-        input_digest=ready.input_digest,
+        input_digest=input_digest,
         earlier=earlier,
         wanted=wanted,
         source=ready.source,
@@ -364,6 +366,8 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
 
 # --- its parameters ---
 
+NO_INPUT = "no input file was given; name a CSV, XLSX or Parquet file"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prepared:
@@ -374,7 +378,6 @@ class Prepared:
     wanted: Wanted
     batch: str
     source: TableSource  # the unencrypted file, with the meaning of its columns
-    input_digest: str
     ages: dict[str, dict[str, timedelta]]  # how old answers may be, where the run or settings say
     policy: Policy
     policy_approval: PolicyVersion | None
@@ -398,13 +401,12 @@ def prepare(
         approval = None if given.quote_only else _approval(journal, earlier, timeout)
         parameters = _with_earlier(given, earlier, approval)
     if not parameters.input:
-        raise InputError("no input file was given; name a CSV, XLSX or Parquet file")
+        raise InputError(NO_INPUT)
     path = Path(parameters.input)
     batch = earlier.batch if earlier else parameters.batch or batch_name(path)
     mapping = read_mapping(Path(parameters.mapping)) if parameters.mapping else None
     clear = opened.enter_context(unsealed_input(path, journal.sealer))
-    source, digest = open_source(clear, mapping=mapping), file_digest(clear)
-    require_same_input(earlier, digest)
+    source = open_source(clear, mapping=mapping)
     if earlier is None:
         more = {
             "merge_rows": merges_rows(parameters, settings, mapping),
@@ -428,7 +430,6 @@ def prepare(
         ),
         batch=batch,
         source=source,
-        input_digest=digest,
         ages=overridden(settings.freshness, parameters.freshness),
         policy=policy,
         policy_approval=policy_approval,

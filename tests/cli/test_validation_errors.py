@@ -83,6 +83,8 @@ MISTAKES = {
     "past deadline": _option("--deadline", "2020-01-01T06:00", "has passed"),
     "purpose": _option("--purpose", "fun", "fun is none of portfolio, origination"),
     "policy": _option("--policy", "p.toml", "the policy p.toml cannot be read"),
+    "shadow": _option("--shadow", "p.toml", "the policy p.toml cannot be read"),
+    "freshness": _option("--freshness", "karma=1", "freshness karma=1 cannot be read"),
     "batch": _option("--batch", "x" * 81, "--batch: write at most 80 characters"),
     "batch named after somebody": _option(
         "--batch", "08031234567", "--batch: holds what looks like"
@@ -118,7 +120,9 @@ def test_a_mistake_is_told_in_one_line_and_leaves_nothing(
     assert "hush" not in ended.err + ended.out
     assert "22212345678" not in ended.err + ended.out
     assert ended.document == {"error": ended.err[13:-1], "exit_status": 2}
-    left = {path for path in _everything(tree) - before if not path.startswith(".nightscreen")}
+    left = _everything(tree) - before
+    if "--workers" in mistake.arguments:  # Prefect's settings are read after the journal
+        left = {path for path in left if not path.startswith(".nightscreen")}
     assert left == set()
 
 

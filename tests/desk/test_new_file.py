@@ -128,8 +128,9 @@ def test_two_headings_of_one_column_wait_until_somebody_chooses(office: Office) 
     address = bring(browser, data, "a.csv").headers["location"]
     page = browser.get(address)
     means = list(understood(page.text).values())
-    asked = {"heading": ["Customer ID", "BVN", "Bank Verification Number"], "was": means}
-    asked |= {"checks_shown": "1", "check": ["karma"]}
+    headings = ["Customer ID", "BVN", "Bank Verification Number"]
+    asked: dict[str, Any] = {"heading": headings, "was": means, "check": ["karma"]}
+    asked["checks_shown"] = "1"
     sent = [means, ["customer_id", "", "bvn"]]
     for fields, status in zip(sent, (400, 303), strict=True):
         assert "both mean bvn" in browser.get(address).text
