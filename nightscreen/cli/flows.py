@@ -89,14 +89,21 @@ def products() -> dict[str, Any]:
 @command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")
 def offer(parameters: OfferLoans) -> Result:
     """Make one application link for each approved customer; another run never makes a second."""
-    return run_or_quote(LoanOffers, parameters)
+    return _warn_of_refusal(run_or_quote(LoanOffers, parameters))
+
+
+def _warn_of_refusal(result: Result) -> Result:
+    """Repeat on stderr that the key is not a distributor's."""
+    if REFUSALS["distributor"] in result.document.get("notices", ()):
+        typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
+    return result
 
 
 @command("loans track --json", of=loans, view="person-run")
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
     settings_for_calls()
-    result = run_as_command("people:track_loans", parameters)
+    result = _warn_of_refusal(run_as_command("people:track_loans", parameters))
     with opened_journal() as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (

@@ -157,11 +157,13 @@ def money(context: Context) -> Response:
 
 def _by_day(context: Context, asked: _Asked) -> list[dict[str, Any]]:
     """Return the journal's counters by day and check, the newest day first."""
-    return [
+    found = [
         {"part": "day and check", "day": day, "check": check, **_counters(spent)}
         for day, check, spent in context.journal.money.by_day()
         if asked.has(day, check, TITLES.get(check, ""))
     ]
+    by_check = sorted(found, key=lambda each: each["check"])
+    return sorted(by_check, key=lambda each: each["day"], reverse=True)
 
 
 def _by_batch(context: Context, asked: _Asked) -> tuple[list[RunHead], list[dict[str, Any]]]:

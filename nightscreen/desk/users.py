@@ -223,7 +223,11 @@ def confirm(context: Context) -> Response:
     """Restore the rights of a user who signed in, by an approver who cannot be the same person."""
     name = context.text("name", 200)
     assert context.user is not None  # noqa: S101 - the page is for approvers
-    context.accounts.confirm(name, context.user)
+    try:
+        context.accounts.confirm(name, context.user)
+    except UsageError as error:
+        context.record("refused", page="rights", name=name)
+        raise DeskError(403, str(error)) from None
     context.record("rights confirmed", name=name)
     return see_other("/")
 

@@ -20,17 +20,19 @@ import re
 import secrets
 import threading
 import time
+from base64 import b64encode
 from collections import defaultdict, deque
 from dataclasses import dataclass, field
 from functools import cache, partial
+from hashlib import sha256
 from math import ceil
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
+from markupsafe import Markup
 from sqlalchemy import text
 from starlette.responses import HTMLResponse, JSONResponse, Response
-from starlette.routing import Mount, Route, Router
-from starlette.staticfiles import StaticFiles
+from starlette.routing import Route, Router
 
 from nightscreen.client.wire import consent_address, read_scopes
 from nightscreen.files.templates import html_templates
@@ -129,8 +131,8 @@ def application(
         route("GET", OTP_LINK, show_otp),
         route("POST", OTP_LINK, take_otp),
         route("GET", "/", _front),
+        route("GET", "/icon.svg", _icon),
         route("GET", HEALTH, _health),
-        Mount("/static", StaticFiles(directory=TEMPLATES / "static", follow_symlink=True)),
     ]
     if portal.place.callback_path:  # the registered address takes precedence
         routes = [
@@ -157,6 +159,10 @@ def application(
 
 def _front(portal: Portal, _request: Request) -> Response:
     return portal.page("front")
+
+
+def _icon(_portal: Portal, _request: Request) -> Response:
+    return Response((TEMPLATES / "icon.svg").read_text("utf-8"), media_type="image/svg+xml")
 
 
 def _health(portal: Portal, _request: Request) -> Response:
@@ -458,7 +464,8 @@ class Portal:
         name = self.settings.portal_name
         lender = {"name": name, "contact": contact, "contact_link": contact_link(contact)}
         page = _templates(TEMPLATES).get_template(f"{template}.html.j2")
-        return HTMLResponse(page.render(lender=lender, **values), status)
+        css = Markup(style())  # noqa: S704 - a file of the package
+        return HTMLResponse(page.render(lender=lender, style=css, **values), status)
 
     def error_page(self, kind: str, status: int = 0, again: str = "") -> Response:
         """Return a page that says what went wrong and what the customer can do.
@@ -466,6 +473,12 @@ class Portal:
         `kind` is a key of the template's table, `again` the path to start again.
         """
         return self.page("trouble", status or _STATUS[kind], kind=kind, again=again)
+
+
+@cache
+def style() -> str:
+    """Return the style sheet that every page contains."""
+    return (TEMPLATES / "style.css").read_text("utf-8")
 
 
 def policy(forms_lead_to: str = "") -> str:
@@ -476,9 +489,10 @@ def policy(forms_lead_to: str = "") -> str:
             origin may redirect the browser again, to sign in elsewhere; browsers check each
             redirect against the policy.
     """
+    digest = b64encode(sha256(style().encode()).digest()).decode()
     onward_to = f" {forms_lead_to} https:" if forms_lead_to else ""
     return (
-        "default-src 'none'; img-src 'self'; style-src 'self'; "
+        f"default-src 'none'; img-src 'self'; style-src 'sha256-{digest}'; "
         f"form-action 'self'{onward_to}; frame-ancestors 'none'; base-uri 'none'"
     )
 

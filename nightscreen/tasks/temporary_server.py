@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from nightscreen.files.memory_tuning import collect_seldom
 from nightscreen.files.private_files import make_private_folder, write_private_once
-from nightscreen.schemas.errors import NightscreenError
+from nightscreen.schemas.errors import NightscreenError, OutputError
 from nightscreen.schemas.shipped import DATA
 
 if TYPE_CHECKING:
@@ -105,10 +105,14 @@ def _past_proxies(url: str) -> dict[str, str]:
 
 
 def make_server_folder(folder: Path) -> Path:
-    """Make a server's PREFECT_HOME with an empty database; one that is there stays as it is."""
+    """Make a server's PREFECT_HOME with an empty database; one that is there stays as it is.
+
+    Where it cannot be written so, such as on a disk without hard links, Prefect makes its own.
+    """
     make_private_folder(folder)
     if not (folder / DATABASE).exists():
-        write_private_once(folder / DATABASE, gzip.decompress(EMPTY_DATABASE.read_bytes()))
+        with suppress(OutputError):
+            write_private_once(folder / DATABASE, gzip.decompress(EMPTY_DATABASE.read_bytes()))
     return folder
 
 

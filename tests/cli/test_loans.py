@@ -81,4 +81,5 @@ def test_offered_and_followed_by_hand(engine_server: EngineServer, folder: Path)
         sandbox.post("/_sandbox/manners", {"distributor": False})
         refused = nightscreen("loans", "track", "--json", cwd=folder, env=env)
     assert refused.status == 3
+    assert refused.err.count(REFUSALS["distributor"]) == 1
     assert refused.document["notices"] == [REFUSALS["distributor"]]

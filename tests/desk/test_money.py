@@ -64,7 +64,8 @@ def test_money_shows_what_the_journal_counted(bank: Office) -> None:
         assert naira_text(total.spent_micro) == str(sum(Decimal(row["spent"]) for row in of_part))
         assert total.calls == sum(int(row["calls"]) for row in of_part)
     by_day = [(row["day"], row["check"]) for row in rows if row["part"] == "day and check"]
-    assert by_day == sorted(by_day, reverse=True)
+    by_check = sorted(by_day, key=lambda each: each[1])
+    assert by_day == sorted(by_check, key=lambda each: each[0], reverse=True)
     assert len({check for _, check in by_day}) > 1
     balances = [row for row in rows if row["part"] == "balance of a run"]
     assert {row["run_id"] for row in balances} >= {newest(bank)}
