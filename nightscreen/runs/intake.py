@@ -32,10 +32,10 @@ from nightscreen.values.identifiers import (
 )
 from nightscreen.values.issues import (
     Column,
+    ColumnRule,
     Issue,
     Issues,
     Mask,
-    Rule,
     as_text,
     at,
     first_present,
@@ -72,7 +72,7 @@ _ZERO_IS_A_VALUE = frozenset(
 )
 _EITHER = {"bank_code": "bank_name", "bank_name": "bank_code"}
 _JOINED = frozenset({"first_name", "middle_name", "last_name", "full_name"})
-_RULES: dict[str, Rule[Any]] = {
+_RULES: dict[str, ColumnRule[Any]] = {
     "phone": PHONE,
     "email": EMAIL,
     "domain": DOMAIN,
@@ -265,7 +265,7 @@ def _judge_columns(
 ) -> None:
     """Replace each column of text by its judged form, in place."""
     withdrawn = "consent_withdrawn_at"
-    rules: dict[str, Rule[Any]] = _RULES | {
+    rules: dict[str, ColumnRule[Any]] = _RULES | {
         "date_of_birth": dates(orders["date_of_birth"]),
         "consented_at": instants(orders["consented_at"]),
         "consent_expires_at": instants(orders["consent_expires_at"], ends=True),

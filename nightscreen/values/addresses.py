@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import pyarrow.compute as pc
 
 from nightscreen.values.issues import (
-    Rule,
+    ColumnRule,
     Validated,
     judged,
     matching,
@@ -93,7 +93,7 @@ def sure_emails(text: Column) -> Column:
     return pc.utf8_lower(where(matching(text, _ORDINARY) & ~private, text))
 
 
-EMAIL: Final = Rule(judge_email, sure_emails)
+EMAIL: Final = ColumnRule(judge_email, sure_emails)
 
 
 def judge_domain(text: str) -> Validated[str]:
@@ -109,7 +109,7 @@ def judge_domain(text: str) -> Validated[str]:
     return Validated(name) if shorter == bare else judged(name, "domain_from_url")
 
 
-DOMAIN: Final = Rule(judge_domain)
+DOMAIN: Final = ColumnRule(judge_domain)
 
 
 def _read_email(text: str) -> str | None:
@@ -126,7 +126,7 @@ def judge_image_url(text: str) -> Validated[str]:
     return judged(text, code) if code else Validated(text)
 
 
-IMAGE_URL: Final = Rule(judge_image_url)
+IMAGE_URL: Final = ColumnRule(judge_image_url)
 
 
 def _image_issue(text: str) -> str:

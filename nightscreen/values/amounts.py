@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.rows import NAIRA
 from nightscreen.values.issues import (
-    Rule,
+    ColumnRule,
     Validated,
     is_absent,
     judged,
@@ -74,7 +74,7 @@ def sure_amounts(text: Column) -> Column:
     return pc.cast(pc.replace_substring(where(matching(text, _ORDINARY), text), ",", ""), NAIRA)
 
 
-def amounts(column: str) -> Rule[Decimal]:
+def amounts(column: str) -> ColumnRule[Decimal]:
     """Return the rule of a column of amounts; its issues' codes begin with the column's name."""
 
     def judge(cell: str) -> Validated[Decimal]:
@@ -82,7 +82,7 @@ def amounts(column: str) -> Rule[Decimal]:
         named = (replace(each, code=each.code.replace("exposure", column)) for each in issues)
         return Validated(value, tuple(named))
 
-    return Rule(judge, sure_amounts, NAIRA)
+    return ColumnRule(judge, sure_amounts, NAIRA)
 
 
 def _stripped(text: str) -> tuple[str, bool]:
@@ -121,4 +121,4 @@ def judge_tenor(text: str) -> Validated[int]:
     return Validated(days)
 
 
-DAYS: Final = Rule(judge_tenor, kind=pa.int64())
+DAYS: Final = ColumnRule(judge_tenor, kind=pa.int64())

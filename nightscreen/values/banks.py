@@ -27,9 +27,9 @@ from nightscreen.schemas.errors import SettingsError
 from nightscreen.schemas.rows import Action
 from nightscreen.schemas.shipped import DATA, read_rows
 from nightscreen.values.issues import (
+    ColumnRule,
     Issue,
     Issues,
-    Rule,
     Validated,
     at,
     bare_digits,
@@ -337,7 +337,9 @@ def judge_banks(codes: Column, names: Column, issues: Issues) -> tuple[Column, C
 def judge_accounts(text: Column, institutions: Column, issues: Issues) -> Column:
     """Return the validated account column; a check digit that disagrees is a warning."""
     both = pc.binary_join_element_wise(institutions.fill_null(""), text, "/")
-    return judge_column(both, Rule(_judge_with_bank, _sure_accounts), "account_number", issues)
+    return judge_column(
+        both, ColumnRule(_judge_with_bank, _sure_accounts), "account_number", issues
+    )
 
 
 def _judge_with_bank(cell: str) -> Validated[str]:

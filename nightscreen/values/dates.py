@@ -20,7 +20,7 @@ from nightscreen.schemas.clock import LAGOS, lagos_day, to_micros
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.enriched import CONSENT_UNREADABLE
 from nightscreen.schemas.rows import INSTANT, Action
-from nightscreen.values.issues import Issue, Rule, Validated, matching, where
+from nightscreen.values.issues import ColumnRule, Issue, Validated, matching, where
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -193,9 +193,9 @@ def _followed(text: Column, these: Column, ending: str) -> Column:
     return pc.if_else(these, longer, text)
 
 
-def dates(order: str | None) -> Rule[date]:
+def dates(order: str | None) -> ColumnRule[date]:
     """Return the rule of a column of days."""
-    return Rule(partial(judge_date, order=order), sure_dates, pa.date32())
+    return ColumnRule(partial(judge_date, order=order), sure_dates, pa.date32())
 
 
 def instants(
@@ -203,10 +203,10 @@ def instants(
     *,
     ends: bool = False,
     issue: Callable[[InstantProblem], Issue] | None = None,
-) -> Rule[datetime]:
+) -> ColumnRule[datetime]:
     """Return the rule of a column of times, consent times by default, as UTC instants."""
     judge = partial(judge_instant, order=order, ends=ends, issue=issue)
-    return Rule(judge, partial(sure_instants, ends=ends), INSTANT)
+    return ColumnRule(judge, partial(sure_instants, ends=ends), INSTANT)
 
 
 def _date_issue(trouble: InstantProblem) -> Issue:

@@ -18,8 +18,8 @@ from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.naming import PERSONAL, Form, forms_in
 from nightscreen.schemas.rows import Action
 from nightscreen.values.issues import (
+    ColumnRule,
     Issue,
-    Rule,
     Validated,
     as_mask,
     at,
@@ -78,7 +78,7 @@ def judge_bvn(text: str) -> Validated[str]:
     return judge_digits(text, "bvn", BVN_DIGITS)
 
 
-BVN: Final = Rule(judge_bvn, partial(sure_digits, length=BVN_DIGITS))
+BVN: Final = ColumnRule(judge_bvn, partial(sure_digits, length=BVN_DIGITS))
 
 
 def judge_customer_id(

@@ -70,7 +70,7 @@ class Validated(NamedTuple, Generic[T_co]):
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[T]):
+class ColumnRule(Generic[T]):
     """The rule of a column.
 
     Attributes:
@@ -181,7 +181,7 @@ def trimmed(text: Column, *, zero_is_value: bool = False) -> Column:
     return where(~matching(bare, _absent_pattern(zero_is_value=zero_is_value)), bare)
 
 
-def judge_column(text: Column, rule: Rule[T], column: str, issues: Issues) -> Column:
+def judge_column(text: Column, rule: ColumnRule[T], column: str, issues: Issues) -> Column:
     """Validate a column.
 
     Cells that are surely as they should be are recognised together; each distinct value of the

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.values.issues import (
-    Rule,
+    ColumnRule,
     Validated,
     bare_digits,
     is_absent,
@@ -114,4 +114,4 @@ def _parsed(bare: str) -> phonenumbers.PhoneNumber | None:
         return None
 
 
-PHONE: Final = Rule(judge_phone, sure_phones)
+PHONE: Final = ColumnRule(judge_phone, sure_phones)

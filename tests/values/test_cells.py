@@ -27,8 +27,8 @@ from nightscreen.values.dates import dates, instants
 from nightscreen.values.identifiers import BVN as BVN_RULE
 from nightscreen.values.identifiers import judge_customer_id
 from nightscreen.values.issues import (
+    ColumnRule,
     Issues,
-    Rule,
     bare_digits,
     is_absent,
     judge_column,
@@ -39,10 +39,10 @@ from tests.how_many import examples
 
 BVN, PHONE, ACCOUNT = "22123456789", "+2348031234567", "0123456785"
 GTB = institution_of("058")
-RULES: dict[str, Rule[Any]] = {
+RULES: dict[str, ColumnRule[Any]] = {
     "bvn": BVN_RULE,
-    "account": Rule(partial(judge_account, institution=GTB)),
-    "account_without_bank": Rule(partial(judge_account, institution=None)),
+    "account": ColumnRule(partial(judge_account, institution=GTB)),
+    "account_without_bank": ColumnRule(partial(judge_account, institution=None)),
     "phone": PHONE_RULE,
     "email": EMAIL,
     "domain": DOMAIN,
