@@ -198,8 +198,11 @@ def _rule(example: str, counterexample: str) -> Callable[[Judge], Judge]:
 def alike(one: str, other: str) -> Similarity:
     """Return how sure it is that two plain words are the same name, by the first rule that says."""
     a, b = word_forms(one), word_forms(other)
-    decided = (judge(a, b) for judge, *_ in RULES)
-    return next((each for each in decided if each is not None), Similarity.DIFFERENT)
+    for judge, *_ in RULES:
+        decided = judge(a, b)
+        if decided is not None:
+            return decided
+    return Similarity.DIFFERENT
 
 
 @_rule("MOHAMMED MUHAMMAD", "MUSA MUSTAPHA")
@@ -547,8 +550,13 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
         honours = sorted(set(ours.honours) & set(theirs.honours))
         left, right = [*left, *honours], [*right, *honours]
     pairs: dict[Similarity, list[tuple[str, str]]] = {each: [] for each in Similarity}
+    for word in sorted(left):  # most are equal
+        if word in right:
+            pairs[Similarity.SURE].append((word, word))
+            left.remove(word)
+            right.remove(word)
     candidates = [(one, other) for one in left for other in right if alike(one, other)]
-    candidates.sort(key=lambda pair: (pair[0] != pair[1], -alike(*pair), sorted(pair)))
+    candidates.sort(key=lambda pair: (-alike(*pair), sorted(pair)))
     for one, other in candidates:
         if one in left and other in right:
             pairs[alike(one, other)].append((one, other))
