@@ -40,6 +40,7 @@ INBOX_TEXTS: Final = (
 class Whose(StrEnum):
     """The column by which a file's rows name the person they are about.
 
+    An erasure removes the person's rows; those of calls stay, without what names the person.
     A file that also has a column `batch` holds several batch names: a row is the person's if both
     agree.
     """
@@ -52,15 +53,6 @@ class Whose(StrEnum):
     AS_GIVEN = "as the lender names it"
 
 
-class Erasing(StrEnum):
-    """What an erasure does to a file that names the person."""
-
-    KEEP = "keep"
-    DROP_ROWS = "drop rows"
-    BLANK = "blank"  # rows stay, without the columns that name the person
-    DELETE = "delete"  # the whole file is removed: it is not ours, or others make it again
-
-
 @dataclass(frozen=True, slots=True)
 class Output:
     """One kind of file."""
@@ -71,7 +63,8 @@ class Output:
     holds: str = ""  # its content, as one line for pages
     whose: Whose = Whose.NOBODY  # the column by which its rows name a person
     ground: str = ""  # its retention period, `RETENTION__<GROUND>_DAYS`; empty if it stays
-    erasing: Erasing = Erasing.KEEP  # what an erasure does to it
+    # a file that names an erased person is removed whole: it is not ours, or others make it again
+    erased_whole: bool = False
     right: str = "export"  # the right that a user of the desk needs to download it
     of_branches: bool = True  # it is about customers, and so about all branches
     # its section in a subject access; empty if its content is shown from the journal, or from
@@ -85,22 +78,20 @@ class Output:
         return sorted(root.glob(self.pattern.replace("RUN_ID", folder.name)))
 
 
-_of_people = partial(Output, erasing=Erasing.DROP_ROWS)
-_listed = partial(_of_people, whose=Whose.LISTED, ground="enriched")
-_given = partial(Output, whose=Whose.AS_GIVEN, ground="enriched", erasing=Erasing.DELETE)
+_listed = partial(Output, whose=Whose.LISTED, ground="enriched")
+_given = partial(Output, whose=Whose.AS_GIVEN, ground="enriched", erased_whole=True)
 
 OUTPUTS: Final = (
     # retained as the rows that tell which approved customers are on it
-    _listed(DECISIONS_WORKBOOK, "the list to work on, as a workbook", erasing=Erasing.DELETE),
+    _listed(DECISIONS_WORKBOOK, "the list to work on, as a workbook", erased_whole=True),
     Output(
         CALLS_FILE,
         "every call: check, outcome, attempts, cost, times",
         Whose.BY_CALL,
         "decisions",
-        erasing=Erasing.BLANK,
         right="money",
     ),
-    _of_people(
+    Output(
         CHANGES_FILE,
         "what changed since the night before",
         Whose.BY_PSEUDONYM,
@@ -135,13 +126,13 @@ OUTPUTS: Final = (
         section="quarantine",
     ),
     _given(f"{INPUT}/*", "the file as it was dropped"),
-    _of_people(
+    Output(
         "bvn/part-*.parquet",
         "customers asked for BVN consent, and what their BVNs hold",
         Whose.IN_CLEAR,
         "enriched",
     ),
-    _of_people(
+    Output(
         ENRICHED_PARTS,
         "customers with all their answers",
         Whose.IN_CLEAR,

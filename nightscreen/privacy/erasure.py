@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
-from nightscreen.files.outputs import Erasing, Output, Whose, declared_as
+from nightscreen.files.outputs import Output, Whose, declared_as
 from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
@@ -297,7 +297,7 @@ def _scan_files(found: ErasureScope, *whose: Whose) -> None:
         if isinstance(mine, GivenFileMatcher):
             others = not declared.section and _has_only_others(run, found)
             number = int(not others and found.scan_given(file, mine, place, run.batch))
-        elif declared.erasing is not Erasing.DELETE:
+        elif not declared.erased_whole:
             number = mine.count(file)
             found.rows += number
         else:
@@ -408,9 +408,9 @@ def _remove_from_files(found: ErasureScope, folders: Mapping[str, RunFiles], *wh
     """Remove the person from files of runs."""
     for file, declared, run, mine in found.outputs(*whose):
         folder = folders[run.run_id]
-        if isinstance(mine, GivenFileMatcher) or declared.erasing is Erasing.DELETE:
+        if isinstance(mine, GivenFileMatcher) or declared.erased_whole:
             folder.remove({file} & found.going)
-        elif declared.erasing is Erasing.BLANK:
+        elif declared.whose is Whose.BY_CALL:
             folder.blank(file, mine, _ERASED_CELLS)
         elif folder.drop(file, mine) and declared.beside and not rows_in(file):
             file.unlink()

@@ -7,6 +7,8 @@ one loop over all kinds: each kind declares its `section` and the fields that ar
 
 from __future__ import annotations
 
+import json
+from collections import defaultdict
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +34,7 @@ from nightscreen.schemas.decisions import LISTED_PART
 from nightscreen.schemas.enriched import ACCOUNT_BVNS, SIGNALS
 from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.money import naira_text
-from nightscreen.schemas.policy import Policy, PolicyRule
+from nightscreen.schemas.policy import Policy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.privacy.lookup_subject import Subject
     from nightscreen.schemas.decisions import KnownCustomer
+    from nightscreen.schemas.policy import PolicyRule
     from nightscreen.schemas.records import JournalRecord
 
 _UNSEEN = {each.name: each.unseen for check in CHECKS.values() for each in check.columns}
@@ -53,36 +56,32 @@ def explain(
     journal: Journal, person: Subject, declared: Declarations = NOTHING_DECLARED
 ) -> dict[str, Any]:
     """Return a customer's decision from beginning to end, as a JSON document."""
-    newest = newest_row(journal, person)
-    run, row = newest if newest is not None else (None, None)
+    run, row = newest_row(journal, person) or (None, {})
     changed = () if run is None else shown_rows(person, run, "changes")
     changes = [each for _, rows in changed for each in rows]
     known = Customers(journal).known([person.pseudonym]).get(person.pseudonym)
     now = journal.clock()
-    calls: Sequence[Row[Any]] = ()
-    if row is not None:
-        subjects = subjects_of([row], journal.pseudonyms)
-        calls = journal.runs.calls_about(list(subjects))
-    policy = None if row is None else row["policy"]
+    calls = journal.runs.calls_about(list(subjects_of([row], journal.pseudonyms)))
+    policy = row.get("policy")
     text = None if policy is None else Reviews(journal).policy_text(policy)
     held = shown_records(
         journal, [person], (Review, Contest, SentNotice, CustomerAction, CaseComment)
     )
     among = [person.pseudonym]
     settled = standing_reviews(journal, person.batch, among).get(person.pseudonym)
-    document = {
+    document: dict[str, Any] = {
         "customer_id": person.customer_id,
         "customer": person.pseudonym.hex(),
         "batch": person.batch,
         "run_id": None if run is None else run.run_id,
         "screened_at": None if run is None else instant_text(run.finished_at or run.started_at),
-        "decision": None if row is None else row["decision"],
+        "decision": row.get("decision"),
         "reasons": [] if run is None else reasons(run, person.customer_id, text),
         "policy": policy,
         "policy_kept": text is not None,
-        "missing_checks": {} if row is None else missing_checks(row),
-        "signals": {} if row is None else shared_signals(row),
-        "evidence": [] if run is None else evidence(row or {}, now, run.purpose, declared),
+        "missing_checks": {} if run is None else missing_checks(row),
+        "signals": shared_signals(row),
+        "evidence": [] if run is None else evidence(row, now, run.purpose, declared),
         "lookups": [lookup(call, declared) for call in calls],
         "cost": naira_text(sum(call.cost_micro or 0 for call in calls)),
         "changes": shown_changes(changes),
@@ -92,7 +91,7 @@ def explain(
         **held,
         "reviews": [each for each in held["reviews"] if not each["state"]],
     }
-    return {name: plain(each) for name, each in document.items()}
+    return plain(document)
 
 
 def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[dict[str, Any]]:
@@ -106,25 +105,19 @@ def reasons(run: RunRecord, customer_id: str, policy_text: str | None) -> list[d
     if table is None or not table.num_rows:
         return []
     row = table.select(["decision", "reasons"]).to_pylist()[0]
-    codes = row["reasons"] or []
-    applied: list[PolicyRule] = []
-    policy = None if policy_text is None else Policy.model_validate_json(policy_text)
-    if policy is not None:
+    codes, decisive = row["reasons"] or [], set[str]()
+    rules = defaultdict[str, list[dict[str, Any]]](list)
+    if policy_text is not None:
+        policy = Policy.model_validate_json(policy_text)
         try:
             applied = applied_rules(table, policy, codes, run.purpose)
         except PolicyError:  # it names columns of a check that is no longer installed
             applied = [rule for rule in policy.rules if rule.code in codes]
-    decisive = [rule.code for rule in applied if rule.effect.value == row["decision"]]
+        for rule in applied:
+            rules[rule.code].append(rule_words(policy, rule, run.purpose))
+        decisive = {rule.code for rule in applied if rule.effect.value == row["decision"]}
     return [
-        {
-            "code": code,
-            "decisive": code in decisive,
-            "rules": [
-                rule_words(policy, rule, run.purpose)
-                for rule in applied
-                if policy is not None and rule.code == code
-            ],
-        }
+        {"code": code, "decisive": code in decisive, "rules": rules[code]}
         for code in sorted(codes, key=lambda code: code not in decisive)
     ]
 
@@ -194,15 +187,10 @@ def seen(name: str, value: Any) -> Any:  # noqa: ANN401 - any cell of a table
     return value
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - any cell of a table
-    """Return a value for JSON; amounts and dates become text."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, dict):
-        return {name: plain(each) for name, each in value.items()}
-    return str(value)
+def plain(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a document as its JSON has it; amounts and dates become text."""
+    read: dict[str, Any] = json.loads(json.dumps(document, default=str))
+    return read
 
 
 def masked(value: object) -> str:

@@ -89,26 +89,25 @@ def shown_rows(
 ) -> Iterator[tuple[Output, list[dict[str, Any]]]]:
     """Yield a customer's rows in each file of a run that subject access shows.
 
-    In a quarantine they are the rows with the customer's id in any column. Unencrypted tables are
-    left out: `results.enriched` finds the row faster. `section` limits the files to one section.
+    In a quarantine they are the rows with the customer's id in any column. `section` limits the
+    files to one section.
     """
     for declared in OUTPUTS:
-        shown = declared.section and section in ("", declared.section)
-        if shown and declared.whose is not Whose.IN_CLEAR:
-            files = declared.files(Path(run.folder))
-            yield (
-                declared,
-                [row for file in files for row in _rows_of(file, declared.whose, person)],
-            )
+        if declared.section and section in ("", declared.section):
+            yield declared, list(_rows_of(declared, person, run))
 
 
-def _rows_of(file: Path, whose: Whose, person: Subject) -> Iterator[dict[str, Any]]:
-    if whose is Whose.AS_GIVEN:
-        rows = (row for row, _ in named_records(file))
-        yield from (row for row in rows if person.customer_id in row.values())
+def _rows_of(declared: Output, person: Subject, run: RunRecord) -> Iterator[dict[str, Any]]:
+    whose, customer_id = declared.whose, person.customer_id
+    if whose is Whose.IN_CLEAR:
+        yield from filter(None, [find_row(run, customer_id)])
         return
-    name = person.pseudonym.hex() if whose is Whose.BY_PSEUDONYM else person.customer_id
-    yield from RowFilter([((whose.value,), {(name,)})]).found(file)
+    name = person.pseudonym.hex() if whose is Whose.BY_PSEUDONYM else customer_id
+    for file in declared.files(Path(run.folder)):
+        if whose is Whose.AS_GIVEN:
+            yield from (row for row, _ in named_records(file) if customer_id in row.values())
+        else:
+            yield from RowFilter([((whose.value,), {(name,)})]).found(file)
 
 
 def subjects_of(rows: Sequence[Mapping[str, Any]], pseudonyms: Pseudonyms) -> dict[bytes, str]:

@@ -31,7 +31,6 @@ from nightscreen.privacy.explaining import (
 )
 from nightscreen.privacy.lookup_subject import runs_of, shown_rows, subjects_of
 from nightscreen.report.page import templates
-from nightscreen.results.enriched import find_row
 from nightscreen.schemas.answers import BvnDetails, Record
 from nightscreen.schemas.checks import HITS
 from nightscreen.schemas.clock import instant_text
@@ -68,17 +67,17 @@ def gather(
     Each part has the end of its retention period; a legal hold on a run extends it.
     """
     files: dict[str, list[dict[str, Any]]] = {each.section: [] for each in OUTPUTS if each.section}
-    own = []
+    own: list[dict[str, Any]] = []
     for person, run in [(each, run) for each in people for run in runs_of(journal, each)]:
-        if (row := find_row(run, person.customer_id)) is not None:
-            own.append(row)
-            files["rows"].append({**_of_run(run, retention.enriched_days), "row": _own(row, run)})
+        checks = run.parameters.get("checks", ())
         for declared, rows in shown_rows(person, run):
             kept = _of_run(run, getattr(retention, f"{declared.ground}_days"))
             if declared.whose is not Whose.BY_PSEUDONYM:
-                files[declared.section] += [{**kept, "row": _own(row, run)} for row in rows]
-            elif rows:
-                files[declared.section].append({**kept, declared.section: shown_changes(rows)})
+                shown = [{**kept, "row": own_row(row, checks)} for row in rows]
+            else:
+                shown = [{**kept, declared.section: shown_changes(rows)}] if rows else []
+            files[declared.section] += shown
+            own += rows if declared.whose is Whose.IN_CLEAR else []
     asked = requests_to(journal, people[0].customer_id)
     subjects = list({*subjects_of(own, journal.pseudonyms), *(each.subject for each in asked)})
     own += [each.model_dump() for each in asked]  # answers are judged by them, too
@@ -102,7 +101,7 @@ def gather(
         "sightings": _sightings(journal, people, retention.decisions_days),
         **_pulled_records(journal, people[0].customer_id),
     }
-    return {name: plain(each) for name, each in held.items()}
+    return plain(held)
 
 
 def _pulled_records(journal: Journal, customer_id: str) -> dict[str, list[dict[str, Any]]]:
@@ -159,10 +158,6 @@ def _of_run(run: RunRecord, days: int) -> dict[str, Any]:
         "at": instant_text(at),
         "kept_until": kept_until(at, days),
     }
-
-
-def _own(row: Mapping[str, Any], run: RunRecord) -> dict[str, Any]:
-    return own_row(row, run.parameters.get("checks", ()))
 
 
 def own_row(row: Mapping[str, Any], checks: Collection[str] = CHECKS) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.settings import GROUNDS
-from nightscreen.files.outputs import OUTPUTS, Erasing, Output, Whose, declaration_of
+from nightscreen.files.outputs import OUTPUTS, Output, Whose, declaration_of
 from nightscreen.files.private_files import make_private_folder, write_private
 from nightscreen.files.run_folder import RowFilter, RunFiles
 from tests.laws import undeclared_files
@@ -20,7 +20,8 @@ PERSONAL = [each for each in OUTPUTS if each.whose is not Whose.NOBODY]
 @pytest.mark.parametrize("declared", PERSONAL, ids=lambda each: each.pattern)
 def test_a_file_about_people_is_erased_and_has_a_period(declared: Output) -> None:
     """Nothing that names a person stays for good, or whatever is erased."""
-    assert declared.erasing is not Erasing.KEEP
+    has_rows = declared.pattern.endswith((".csv", ".parquet"))
+    assert declared.erased_whole or (has_rows and declared.whose is not Whose.AS_GIVEN)
     assert declared.ground in GROUNDS
     assert declared.of_branches
     in_clear = declared.whose in {Whose.IN_CLEAR, Whose.LISTED, Whose.AS_GIVEN}
@@ -31,7 +32,7 @@ def test_what_is_about_nobody_is_neither_erased_nor_purged() -> None:
     """Reports, manifests and findings stay, so that every naira still adds up."""
     kept = {each.pattern for each in OUTPUTS if not each.ground}
     assert {"report.json", "report-*.json", "manifest.json", "problems.csv"} <= kept
-    assert all(each.erasing is Erasing.KEEP for each in OUTPUTS if each.pattern in kept)
+    assert all(each.whose is Whose.NOBODY for each in OUTPUTS if each.pattern in kept)
 
 
 def test_costs_are_for_those_who_may_see_money() -> None:
