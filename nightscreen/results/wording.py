@@ -49,8 +49,11 @@ def customer_name(row: Mapping[str, Any]) -> str | None:
 
 
 def missing_checks(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return the requested checks that have no answer, with their status."""
-    statuses = ((check, row[f"{check}_status"]) for check in CHECKS)
+    """Return the requested checks that have no answer, with their status.
+
+    A row from before a check was installed has no columns of it.
+    """
+    statuses = ((check, row.get(f"{check}_status")) for check in CHECKS)
     return {check: status for check, status in statuses if status in _MISSING}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -175,6 +176,21 @@ def test_files_that_are_gone_leave_what_the_journal_knows(nights: Nights) -> Non
     found = explained(nights)
     assert found["decision"] is None
     assert found["last_answered"]["checks"]["karma"]["run_id"] == "run-1"
+
+
+def test_a_run_from_before_a_check_was_installed_is_explained(nights: Nights) -> None:
+    """Its rows have no columns of that check, which is then as one that was not asked for."""
+    (part,) = nights.folder("run-1").path.rglob("part-*.parquet")
+    table = pq.read_table(part)
+    later = [name for name in table.column_names if name.startswith("selfie_")]
+    pq.write_table(table.drop_columns(later), part)
+    found = explained(nights)
+    assert later
+    assert "selfie" not in {
+        *found["missing_checks"],
+        *(each["check"] for each in found["evidence"]),
+    }
+    assert found["reasons"][0]["rules"]
 
 
 def test_all_that_is_held_is_handed_over_and_nothing_of_others(nights: Nights) -> None:
