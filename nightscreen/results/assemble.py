@@ -186,28 +186,27 @@ class Chunk:
         return pa.table(columns, schema=enriched_schema(self._assembly.columns))
 
     def _check_columns(self, declared: Declaration) -> dict[str, pa.Array]:
+        size, fields = self._rows.num_rows, check_schema(declared.name)
+        if declared.name not in self._assembly.wanted.checks:
+            off = {each.name: pa.nulls(size, each.type) for each in fields}
+            return {**off, declared.status: _column([NoAnswer.OFF.value] * size, fields[0].type)}
         slots = [each for each in self._slots if each.slot.check == declared.name]
-        cells = [self._row(row, slots) for row in range(self._rows.num_rows)]
-        blank = declared.judge({}, (), self._assembly.limits)
-        nothing = (None,) * len(declared.columns)
-        wanted = declared.name in self._assembly.wanted.checks
-        lines: list[tuple[Any, ...]] = [
-            (_status(each, blank[0]), *(blank[1:] if each.missed else nothing))
-            if wanted
-            else (NoAnswer.OFF.value, *nothing)
-            for each in cells
-        ]
+        cells = [self._row(row, slots) for row in range(size)]
+        limits = self._assembly.limits
+        miss, *of_miss = declared.judge({}, (), limits)
+        nothing = [None] * len(declared.columns)
         hits = [row for row, each in enumerate(cells) if each.found]
         looked_at = self._rows.select(list(declared.looks_at)).take(pa.array(hits, pa.int64()))
-        for row, line in zip(hits, looked_at.to_pylist() or [{}] * len(hits), strict=True):
-            lines[row] = declared.judge(line, cells[row].found, self._assembly.limits)
-        filled = zip(*lines, strict=True) if lines else [()] * (len(declared.columns) + 1)
-        status, *values = map(list, filled)
-        columns = zip(
-            check_schema(declared.name),
-            (status, [c.checked_at for c in cells], [c.source for c in cells], *values),
-            strict=True,
-        )
+        found = iter(looked_at.to_pylist() or [{}] * len(hits))
+        lines = [
+            declared.judge(next(found), each.found, limits)
+            if each.found
+            else (_status(each, miss), *(of_miss if each.missed else nothing))
+            for each in cells
+        ]
+        status, *values = zip(*lines, strict=True) if lines else [()] * (len(nothing) + 1)
+        times, sources = [each.checked_at for each in cells], [each.source for each in cells]
+        columns = zip(fields, (status, times, sources, *values), strict=True)
         return {each.name: _column(value, each.type) for each, value in columns}
 
     def _row(self, row: int, slots: Sequence[_Slot]) -> _Cells:
@@ -247,12 +246,12 @@ class Chunk:
 
 def _status(cells: _Cells, miss: str) -> str:
     """Return the status of a row without a record; `miss` is the check's status for a miss."""
-    first = [*_BEFORE_MISSES, *([miss] if cells.missed else ()), *_AFTER_MISSES]
-    known = {*cells.unanswered, *([miss] if cells.missed else ())}
-    return next((word for word in first if word in known), NoAnswer.INELIGIBLE.value)
+    known = {*cells.unanswered, miss} if cells.missed else cells.unanswered
+    first = (word for word in (*_BEFORE_MISSES, miss, *_AFTER_MISSES) if word in known)
+    return next(first, NoAnswer.INELIGIBLE.value)
 
 
-def _column(values: list[Any], kind: pa.DataType) -> pa.Array:
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     """Return values as a column of a type, with decimals rounded to its scale."""
     if pa.types.is_dictionary(kind):
         return pa.array(values, kind.value_type).dictionary_encode().cast(kind)

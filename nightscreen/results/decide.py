@@ -159,7 +159,11 @@ def _compiled(policy: Policy) -> _Compiled:
         f"AS {_quoted(name)}"
         for name in [_PLACE, *named]
     )
-    rows = f"(SELECT {read} FROM rows)"  # noqa: S608 - names in quotes, and constants
+    silent = ", ".join(
+        f"COALESCE({check}_status IN {_listed(SILENT)}, true) AS {_silent(check)}"
+        for check in CHECKS
+    )
+    rows = f"(SELECT {read}, {silent} FROM rows)"  # noqa: S608 - names in quotes, and constants
     verdicts = tuple(
         f"{_verdict(rule.effect, condition)} AS rule_{number}"
         for number, (rule, condition) in enumerate(zip(policy.rules, conditions, strict=True))
@@ -237,7 +241,12 @@ def _may_be_empty(name: str) -> str:
     if name in may_be_absent():
         return "true"
     check = check_columns().get(name)
-    return "false" if check is None else f"COALESCE({check}_status IN {_listed(SILENT)}, true)"
+    return "false" if check is None else _silent(check)
+
+
+def _silent(check: str) -> str:
+    """Return the column that says whether a row has no details of a check to miss."""
+    return _quoted(f":silent {check}")
 
 
 def _some(statuses: Iterable[str], words: Sequence[str]) -> str:
