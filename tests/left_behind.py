@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile, is_zipfile
 
-import openpyxl
 import pyarrow.parquet as pq
 
 
@@ -17,10 +17,11 @@ def everything(folder: Path) -> Iterator[tuple[Path, bytes]]:
 
 
 def content(path: Path) -> bytes:
-    """Return a file's bytes; of a Parquet file or a workbook, also its values."""
+    """Return a file's bytes; of a Parquet file or a workbook, also what is packed in it."""
+    packed = b""
     if path.suffix == ".parquet":
-        return repr(pq.read_table(path).to_pylist()).encode() + path.read_bytes()
-    if path.suffix == ".xlsx":
-        book = openpyxl.load_workbook(path)
-        return repr([list(sheet.values) for sheet in book.worksheets]).encode()
-    return path.read_bytes()
+        packed = repr(pq.read_table(path).to_pylist()).encode()
+    if path.suffix == ".xlsx" and is_zipfile(path):
+        with ZipFile(path) as parts:
+            packed = b"\n".join(map(parts.read, parts.namelist()))
+    return packed + path.read_bytes()

@@ -6,13 +6,12 @@ import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from zipfile import ZipFile
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import COMMAND, Ended, surroundings
+from tests.left_behind import content
 from tests.privacy.people import Marked, mark
 
 API_KEY = "Marked-Key-Zqx93"
@@ -55,12 +54,7 @@ class Place:
             inside = name.partition("/")[2].partition("/")[2]
             if not path.is_file() or (name.startswith("out/") and inside.startswith(PERMITTED)):
                 continue
-            yield name, path.read_bytes()
-            if path.suffix == ".parquet":
-                yield f"decoded {name}", str(pq.read_table(path).to_pylist()).encode()
-            if path.suffix == ".xlsx":
-                with ZipFile(path) as book:
-                    yield name, b"".join(book.read(sheet) for sheet in book.namelist())
+            yield name, content(path)
 
 
 @pytest.fixture(scope="session")

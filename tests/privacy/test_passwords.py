@@ -6,17 +6,18 @@ its database, the journal, what was said, outputs, file names.
 
 from __future__ import annotations
 
-import csv
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow.parquet as pq
+import pyarrow as pa
 import pytest
+from pyarrow.csv import write_csv
 
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import Ended, nightscreen
+from tests.left_behind import content
 from tests.operations.bvn_in_a_test import asked
 from tests.privacy.conftest import Place
 from tests.privacy.search import Search
@@ -30,10 +31,7 @@ PERMITTED = re.compile(r"out/[^/]+/(bvn/|quarantine\.csv)")
 
 def written(path: Path, rows: list[dict[str, str]]) -> Path:
     """Write a CSV file."""
-    with path.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.DictWriter(file, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
+    write_csv(pa.Table.from_pylist(rows), path)
     return path
 
 
@@ -51,9 +49,7 @@ def left(folder: Path) -> Iterator[tuple[str, bytes]]:
         name = str(path.relative_to(folder))
         yield name, name.encode()
         if path.is_file():
-            yield name, path.read_bytes()
-            if path.suffix == ".parquet":
-                yield name, str(pq.read_table(path).to_pylist()).encode()
+            yield name, content(path)
 
 
 def passwords_of(sandbox: SandboxProcess) -> dict[str, str]:
@@ -100,9 +96,9 @@ def test_both_stages_leave_no_password(
         for value in (row["customer_id"], row["bvn"], row["phone"], row["last_name"])
     )
     found = {
-        name: (otps.findall(content), people.found_in(content))
+        name: (otps.findall(held), people.found_in(held))
         for folder in (place.folder, engine_server.folder)
-        for name, content in left(folder)
-        if otps.search(content) or (not PERMITTED.match(name) and people.found_in(content))
+        for name, held in left(folder)
+        if otps.search(held) or (not PERMITTED.match(name) and people.found_in(held))
     }
     assert found == {}
