@@ -426,19 +426,17 @@ class RateLimit:
     """Limits actions per minute and key, in this process only."""
 
     def __init__(self, times: int) -> None:
-        self._times = times
-        self._recent: defaultdict[str, deque[float]] = defaultdict(deque)
+        # when the latest actions of each key were
+        self._latest = defaultdict[str, deque[float]](partial(deque, maxlen=times))
         self._lock = threading.Lock()  # views run in several threads
 
     def try_acquire(self, key: str) -> bool:
         """Return whether another action is allowed, and count it if so."""
         with self._lock:
-            now, recent = time.monotonic(), self._recent[key]
-            while recent and now - recent[0] >= 60:  # noqa: PLR2004 - a minute
-                recent.popleft()
-            if len(recent) >= self._times:
+            now, latest = time.monotonic(), self._latest[key]
+            if len(latest) == latest.maxlen and now - latest[0] < 60:  # noqa: PLR2004 - a minute
                 return False
-            recent.append(now)
+            latest.append(now)  # the earliest goes
             return True
 
 
