@@ -178,8 +178,8 @@ class Accounts:
             by: the user of the desk who changes it; empty for the command line.
 
         Raises:
-            UsageError: there is no such user, nobody would be left who can add users or approve,
-                or somebody adds to their own rights.
+            UsageError: there is no such user, somebody else changed it meanwhile, nobody would be
+                left who can add users or approve, or somebody adds to their own rights.
         """
         user, why = self._known(name), "write it as the lender's file has it"
         sees = [_sound_word(each, "a branch", why) for each in branches or () if each.strip()]
@@ -197,6 +197,8 @@ class Accounts:
         if more & SECOND_PERSON:
             values |= self._asleep(after, by)
         with self._writing() as (connection, users):
+            if any(getattr(users[user.key], each) != getattr(user, each) for each in values):
+                raise UsageError(f"{user.name} was changed meanwhile; look again, then change it")
             others = [e for e in users.values() if e.name != user.name and e.password]
             for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):
                 leaves = user.holds(what) and not after.holds(what)

@@ -55,11 +55,10 @@ if TYPE_CHECKING:
     from nightscreen.schemas.users import User
 
 L = TypeVar("L", bound=Listing)
-MOST_EXPORTED: Final = 1_000_000  # rows, all in memory; a sheet of XLSX holds hardly more
+MOST_EXPORTED: Final = 1_000_000  # rows, all in memory; a sheet of XLSX has 1,048,576
 MOST_BY: Final = 5  # columns of the file that a list is narrowed by at once
 USUAL_WAIT_DAYS: Final = 7  # a choice: what the form proposes
 LONGEST_WAIT_DAYS: Final = 365  # a choice: no case is put off for more than a year
-_SHEET_ROWS: Final = 1_048_000  # a sheet of XLSX has 1,048,576
 _WORKBOOK: Final = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
 _EXPORTED = (
     *("customer_id", "decision", "why", "branch", "officer", "exposure"),
@@ -198,7 +197,7 @@ def _workbook(rows: list[dict[str, Any]], about: list[tuple[str, str]]) -> bytes
         sheet.set_column(exposure, exposure, 18, book.add_format({"num_format": "#,##0.00"}))
         sheet.freeze_panes(1, 1)
         sheet.write_row(0, 0, _EXPORTED, book.add_format({"bold": True}))
-        for line, row in enumerate(rows[:_SHEET_ROWS], start=1):
+        for line, row in enumerate(rows, start=1):
             values = (row[name] for name in _EXPORTED)
             cells = (v if v is None or isinstance(v, Decimal) else str(v) for v in values)
             sheet.write_row(line, 0, cells)

@@ -147,6 +147,28 @@ def test_roles_changed_while_a_link_is_used_stay_changed(
     assert bem.password
 
 
+def test_a_user_whom_two_administrators_change_at_once_keeps_the_first_change(
+    office: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one judged by what was there before, and would give it back."""
+    office.browser("administrator")
+    accounts = office.context.accounts
+    accounts.add("Bem", [Role.ANALYST, Role.PRIVACY])
+    change = accounts.change
+
+    def meanwhile() -> bool:
+        monkeypatch.undo()
+        change("Bem", [Role.ANALYST])
+        return False
+
+    monkeypatch.setattr(accounts, "needs_two", meanwhile)
+    with pytest.raises(UsageError, match="was changed meanwhile"):
+        accounts.change("Bem", [Role.ANALYST, Role.PRIVACY, Role.APPROVER])
+    bem = accounts.find("Bem")
+    assert bem is not None
+    assert bem.roles == (Role.ANALYST,)
+
+
 def test_link_of_a_user_who_is_not_there_makes_no_first_user(office: Office) -> None:
     """An older backup that was restored may have no users, while links are still out."""
     accounts = office.context.accounts
