@@ -36,7 +36,7 @@ from nightscreen.runs.runner import Runner
 from nightscreen.runs.screening import run_screening
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.batch import make_batch
-from nightscreen.sandbox.faults import Latency, Profile, fixed, lognormal
+from nightscreen.sandbox.faults import Latency, Profile
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import DEFAULT_KEY, Sandbox
 from tests.calling.virtual_time import run as run_virtually
@@ -45,7 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 
 
-PROFILES = {"fixed": fixed(100), "lognormal": lognormal(100, 1000)}
+PROFILES = {
+    "fixed": Profile(kind="fixed", ms=100),
+    "lognormal": Profile(kind="lognormal", median_ms=100, p99_ms=1000),
+}
 THREE = ("bank_account", "karma", "ecosystem")
 BALANCE = "900000000"
 _MEDIAN_S = 0.1

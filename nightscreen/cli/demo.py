@@ -51,9 +51,9 @@ def demo(
     """Screen fictional customers twice against the simulator; needs no key."""
     folder = prepare_folder(output)
     file = folder / "customers.csv"
-    facts = make_batch(file, rows=rows, seed=SEED, damage_pct=DAMAGE_PCT)
+    make_batch(file, rows=rows, seed=SEED, damage_pct=DAMAGE_PCT)
     file.chmod(0o600)
-    say(f"{facts.rows:,} fictional customers, about {DAMAGE_PCT:.0f} % with bad data: {file}")
+    say(f"{rows:,} fictional customers, about {DAMAGE_PCT:.0f} % with bad data: {file}")
     with SandboxProcess(balance=WALLET_NAIRA) as sandbox:
         say(f"The simulator runs at {sandbox.url}; nothing here costs real money.")
         use_simulator(sandbox.url, sandbox.api_key, folder)

@@ -19,7 +19,8 @@ from pydantic import BaseModel, ConfigDict, create_model
 from starlette.responses import Response
 from starlette.routing import Match
 
-from nightscreen.sandbox import aggregator, consent_flow, control, loans, validation
+from nightscreen.sandbox import consent_flow, control
+from nightscreen.sandbox.operations import OPERATIONS
 from nightscreen.sandbox.request_pipeline import Operation
 from nightscreen.sandbox.state import SANDBOX
 from nightscreen.sandbox.wire import ABSENT, Answer
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.request_pipeline import Call
     from nightscreen.sandbox.state import Sandbox
 
-OPERATIONS: Final = (*validation.OPERATIONS, *loans.OPERATIONS, *aggregator.OPERATIONS)
-"""Every operation of the service, by area."""
 _NOT_THE_SERVICE: Final = ("/_sandbox", "/favicon.ico")
 """Addresses of the sandbox itself, or asked by browsers, which are not in the ledger."""
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import csv
 import random
-from collections import Counter, deque
-from dataclasses import dataclass, field
+from collections import deque
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Final
 
@@ -53,29 +52,6 @@ _REMEMBERED: Final = 500
 _STEP: Final = 618_033_989  # shares no factor with a power of ten
 
 
-@dataclass(slots=True)
-class BatchFacts:
-    """The contents of a made batch."""
-
-    rows: int = 0  # data lines, without the header
-    people: int = 0  # different people in the file
-    duplicates: int = 0  # rows that repeat a person under another customer_id
-    # rows by kind of damage; a row has at most one
-    damaged: Counter[str] = field(default_factory=Counter)
-    # rows by state of consent: valid, none, expired, withdrawn, future
-    consents: Counter[str] = field(default_factory=Counter)
-
-    @property
-    def refused(self) -> int:
-        """Rows that no reader can use: without a customer_id, repeating one, or broken."""
-        return sum(self.damaged[kind] for kind in REFUSING)
-
-    def as_json(self) -> dict[str, object]:
-        """Return the counts as plain values."""
-        names = ("rows", "refused", "people", "duplicates", "damaged", "consents")
-        return {name: getattr(self, name) for name in names}
-
-
 def make_batch(
     path: Path,
     *,
@@ -83,17 +59,12 @@ def make_batch(
     seed: int,
     damage_pct: float = 2.0,
     today: date | None = None,
-) -> BatchFacts:
-    """Write a sample batch as CSV, row by row, and say what it contains.
+) -> None:
+    """Write a sample batch as CSV, row by row.
 
     The same seed gives the same people, consents and damage, of `damage_pct` percent of the rows.
     Consents are dated from `today`; None takes the present day (UTC).
-
-    Raises:
-        ValueError: rows below 0, or a damage share outside 0 to 100.
     """
-    if rows < 0 or not 0 <= damage_pct <= 100:  # noqa: PLR2004 - percent
-        raise ValueError("rows must not be below 0, and damage must be between 0 and 100 percent")
     maker = _Maker(random.Random(seed), today or datetime.now(UTC).date())
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
@@ -101,7 +72,6 @@ def make_batch(
         for number in range(1, rows + 1):
             spoilt = maker.rng.random() < damage_pct / 100
             writer.writerow(maker.line(number, maker.rng.choice(KINDS) if spoilt else ""))
-    return maker.facts
 
 
 class _Maker:
@@ -109,7 +79,6 @@ class _Maker:
 
     def __init__(self, rng: random.Random, today: date) -> None:
         self.rng = rng
-        self.facts = BatchFacts()
         self._today = today
         self._recent: deque[Person] = deque(maxlen=_REMEMBERED)
         self._last_id = ""
@@ -117,19 +86,13 @@ class _Maker:
 
     def line(self, number: int, kind: str) -> list[str]:
         """Make one line, with one kind of damage or none."""
-        facts, rng = self.facts, self.rng
-        if kind == "customer_id_duplicate" and not self._last_id:
-            kind = "customer_id_missing"
-        facts.rows += 1
         row = self._row(number, self._person(kind))
-        if kind:
-            facts.damaged[kind] += 1
-            self._spoil(row, kind)
+        self._spoil(row, kind)
         if kind not in REFUSING:
             self._last_id = row["customer_id"]
         line = list(row.values())
         if kind == "too_few_fields":
-            return line[: rng.randrange(4, 8)]
+            return line[: self.rng.randrange(4, 8)]
         return [*line, "", "see note"] if kind == "too_many_fields" else line
 
     def _spoil(self, row: dict[str, str], kind: str) -> None:
@@ -167,23 +130,18 @@ class _Maker:
 
     def _person(self, kind: str) -> Person:
         if not kind and self._recent and self.rng.random() < DUPLICATE_SHARE:
-            self.facts.duplicates += 1
             return self.rng.choice(self._recent)
-        person = self._new_person()
-        while kind == "account_short" and not person.account_number.startswith("0"):
-            person = self._new_person()
-        if not kind:
-            self._recent.append(person)
-        self.facts.people += 1
-        return person
-
-    def _new_person(self) -> Person:
-        """Step through all nine-digit numbers in large steps, so that nobody occurs twice."""
-        while True:
+        while True:  # through all nine-digit numbers in large steps, so that nobody occurs twice
             self._place = (self._place + _STEP) % SERIALS
             bvn = f"{LINKED_PREFIX}{self._place:09d}"
-            if test_identifiers.by_bvn(bvn) is None:
-                return person_of_bvn(bvn)
+            if test_identifiers.by_bvn(bvn):
+                continue
+            person = person_of_bvn(bvn)
+            if kind != "account_short" or person.account_number.startswith("0"):
+                break
+        if not kind:
+            self._recent.append(person)
+        return person
 
     def _row(self, number: int, person: Person) -> dict[str, str]:
         rng = self.rng
@@ -226,7 +184,6 @@ class _Maker:
         """Return the four consent columns, each empty where nothing is to be said."""
         rng = self.rng
         kind = rng.choices(_CONSENTS, _CONSENT_WEIGHTS)[0]
-        self.facts.consents[kind] += 1
         if kind == "none":
             return "", "", "", ""
         reference = f"CNS-{number:07d}"

@@ -7,6 +7,7 @@ before anything is changed, so a wrong one changes nothing.
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from decimal import Decimal
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -194,7 +195,7 @@ async def set_faults(sandbox: Here, body: FaultsBody) -> Response:
     for name in ("seed", "retry_after_s", "script"):
         if (given := getattr(body, name)) is not None:
             setattr(plan, name, given)
-    return _json(plan.as_json())
+    return _json(asdict(plan))
 
 
 @router.post("/mode")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
@@ -157,10 +157,6 @@ class FaultPlan:
                 return FAULTS[name]
         return None
 
-    def as_json(self) -> dict[str, object]:
-        """Return the plan as the control surface shows it."""
-        return asdict(self)
-
 
 # --- latencies ---
 
@@ -189,19 +185,6 @@ class Profile(Setting):
     def as_json(self) -> dict[str, object]:
         """Return it as it was set."""
         return self.model_dump(exclude_unset=True, exclude={"operation"})
-
-
-NO_WAIT: Final = Profile(kind="none")
-
-
-def fixed(ms: float) -> Profile:
-    """Make every answer take so many milliseconds."""
-    return Profile(kind="fixed", ms=ms)
-
-
-def lognormal(median_ms: float, p99_ms: float) -> Profile:
-    """Make answers take half the time below a median, and one in a hundred above a limit."""
-    return Profile(kind="lognormal", median_ms=median_ms, p99_ms=p99_ms)
 
 
 class Latency:

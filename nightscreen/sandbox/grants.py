@@ -36,7 +36,7 @@ SCOPES: Final = {
     "profile:view": "see your profile: name, email address and phone number",
 }
 """The scopes, each in words that go on from "allow it to"."""
-_REFUSALS: Final = {
+REFUSALS: Final = {
     "unknown_code": "Invalid authorization code",
     "used_code": "Authorization code has already been used",
     "expired_code": "Authorization code has expired",
@@ -44,6 +44,7 @@ _REFUSALS: Final = {
     "revoked_refresh": "Refresh token has been revoked",
     "wrong_redirect_uri": "redirect_uri does not match the authorization request",
 }
+"""What the caller is told, by the outcome in one word."""
 
 
 def is_address(text: str) -> bool:
@@ -65,18 +66,6 @@ def is_on_loopback(address: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
-
-
-class Refused(Exception):  # noqa: N818 - an answer of the service, not an error of the sandbox
-    """A code or a token that is not accepted; the text is the message to the caller.
-
-    Attributes:
-        word: the outcome in one word, for the ledger.
-    """
-
-    def __init__(self, word: str) -> None:
-        super().__init__(_REFUSALS[word])
-        self.word = word
 
 
 @dataclass(slots=True)
@@ -149,19 +138,19 @@ class Grants:
         grant = self._by_secret.get(secret)
         return NOBODY if grant is None or secret in grant.accesses else grant.customer
 
-    def exchange(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant, str]:
+    def exchange(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant | None, str]:
         """Exchange a code for an access token (service.md, "Endpoints", area A).
 
         If a code is used again, the tokens issued for it are revoked (OAuth 2.0, 4.1.2).
 
-        Raises:
-            Refused: unknown, used or expired code, or another address.
+        Returns:
+            The grant and the access token; or None and a word of `REFUSALS`.
         """
-        grant = self._by_secret.get(secret)
+        grant, why = self._by_secret.get(secret), ""
         if grant is None or secret != grant.code:
             self.count(NOBODY, "refused_exchanges")
-            raise Refused("unknown_code")
-        habit, why = by_customer(grant.customer).word, ""
+            return None, "unknown_code"
+        habit = by_customer(grant.customer).word
         if grant.code_used or habit == "code-used":
             why = "used_code"
         elif now >= grant.code_ends_at or habit == "code-expired":
@@ -173,19 +162,15 @@ class Grants:
             grant.revoke(now)
         if why:
             self.count(grant.customer, "refused_exchanges")
-            raise Refused(why)
+            return None, why
         grant.code_used, grant.redirect_uri = True, redirect_uri
         grant.refresh_token = _token()
         self._by_secret[grant.refresh_token] = grant
         self.count(grant.customer, "exchanges")
         return grant, self._issue(grant, now)
 
-    def refresh(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant, str]:
-        """Issue a new access token for a refresh token, which stays valid.
-
-        Raises:
-            Refused: unknown or revoked refresh token, or another address.
-        """
+    def refresh(self, secret: str, redirect_uri: str, now: float) -> tuple[Grant | None, str]:
+        """Issue a new access token for a refresh token, which stays valid; see `exchange`."""
         grant, why = self._by_secret.get(secret), ""
         if grant is None or secret != grant.refresh_token:
             grant, why = None, "unknown_refresh"
@@ -195,10 +180,9 @@ class Grants:
             why = "wrong_redirect_uri"
         if grant is None or why:
             self.count(self.customer_of(secret), "refused_refreshes")
-            raise Refused(why)
+            return None, why
         self.count(grant.customer, "refreshes")
-        newest = next(reversed(grant.accesses))
-        if newest in grant.live(now):
+        if list(grant.accesses)[-1] in grant.live(now):
             self.count(grant.customer, "early_refreshes")
         return grant, self._issue(grant, now)
 

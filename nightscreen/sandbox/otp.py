@@ -1,7 +1,7 @@
 """One-time passwords of BVN consent: to whom they were sent, when they arrive, how long they last.
 
 This is the customer's side of the two calls, in the sandbox's own time, which can be moved ahead.
-`sandbox.validation` answers the calls; `people.otp_of` chooses the passwords.
+`sandbox.operations` answers the calls; `people.otp_of` chooses the passwords.
 """
 
 from __future__ import annotations

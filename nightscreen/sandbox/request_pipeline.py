@@ -11,9 +11,8 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pydantic import BaseModel, Field, create_model
 from starlette.requests import ClientDisconnect, Request
 
 from nightscreen.sandbox import wire
@@ -26,11 +25,12 @@ from nightscreen.sandbox.wire import ABSENT, HTML, OK, TEXT, Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from pydantic import BaseModel
     from starlette.types import Receive, Scope, Send
 
     from nightscreen.sandbox.faults import Fault
     from nightscreen.sandbox.state import Sandbox
-    from nightscreen.sandbox.test_identifiers import MagicCustomer, MagicPerson
+    from nightscreen.sandbox.test_identifiers import MagicCustomer
 
 _HUGE: Final = 6_000_000
 _REMARK_ONE_IN: Final = 64
@@ -64,14 +64,6 @@ TEST_MODE_TEXT: Final = (
     "This is a test mode response. Your app is in test mode. Switch to live mode for real answers."
 )
 """Recorded up to its second full stop; the rest of the text is made up."""
-
-
-def texts(name: str, **meanings: str) -> type[BaseModel]:
-    """Make the model of a body whose fields are texts, each required, with what it means."""
-    fields: dict[str, Any] = {
-        field: (str, Field(description=meaning)) for field, meaning in meanings.items()
-    }
-    return create_model(name, **fields)
 
 
 def _proxy(word: str, status: int) -> Answer:
@@ -125,7 +117,7 @@ class Call:
     refusal: str = ""  # message of the 400 where a value is malformed
     hangs: str = ""  # outcome in a word where the service hangs until its gateway gives up
     # row of a magic table, if the identifier or the customer is one
-    row: MagicPerson | MagicCustomer | None = None
+    row: MagicCustomer | None = None
     fault: Fault | None = None
     authorized: bool = False
     attempt: int = 0

@@ -3,21 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Annotated, Final
 
 from fastapi import Depends, Request
 from pydantic import TypeAdapter
 
-from nightscreen.sandbox.faults import (
-    ALL,
-    BehaviourFlags,
-    FaultPlan,
-    Latency,
-    Profile,
-    fixed,
-    lognormal,
-)
+from nightscreen.sandbox.faults import ALL, BehaviourFlags, FaultPlan, Latency, Profile
 from nightscreen.sandbox.grants import Grants, is_on_loopback
 from nightscreen.sandbox.ledger import PRICES, Amount, Ledger, Wallet, micros_of, naira_text
 from nightscreen.sandbox.loan_book import LoanBook
@@ -27,7 +19,7 @@ from nightscreen.sandbox.planted import Planted
 SANDBOX: Final = "sandbox"  # key of the sandbox in the scope of a request
 DEFAULT_KEY: Final = "sandbox-key"
 DEFAULT_BALANCE: Final = "1000000"
-_FIVE_MS: Final = fixed(5)
+_FIVE_MS: Final = Profile(kind="fixed", ms=5)
 _USUAL: Final = BehaviourFlags()
 _FLAKY: Final = (
     *("http_429", "http_500", "http_502", "http_503", "http_504"),
@@ -48,7 +40,7 @@ class Scenario:
 SCENARIOS: Final = {
     "calm": Scenario(),
     "flaky": Scenario(rates=dict.fromkeys(_FLAKY, 0.05), manners=BehaviourFlags(silence_s=2.0)),
-    "slow": Scenario(latency=lognormal(3000, 20_000)),
+    "slow": Scenario(latency=Profile(kind="lognormal", median_ms=3000, p99_ms=20_000)),
     "test-mode": Scenario(test_mode="mock-response"),
 }
 """The moods by name, as `docs/sandbox.md` describes them."""
@@ -67,13 +59,6 @@ class Sandbox:
     Raises:
         ValueError: the balance is no amount.
     """
-
-    manners: BehaviourFlags
-    wallet: Wallet
-    prices: dict[str, int]  # micro-naira, by operation
-    ledger: Ledger
-    latency: Latency
-    faults: FaultPlan
 
     def __init__(
         self,
@@ -99,7 +84,7 @@ class Sandbox:
         mood = SCENARIOS[self.scenario]
         self.manners = mood.manners
         self.wallet = Wallet(self._balance_micros)
-        self.prices = dict(PRICES)
+        self.prices = dict(PRICES)  # micro-naira, by operation
         self.ledger = Ledger(self._ledger_limit)
         self.latency = Latency(mood.latency, self._seed)
         self.faults = FaultPlan(self._seed, {ALL: dict(mood.rates)} if mood.rates else {})
@@ -156,7 +141,7 @@ class Sandbox:
             "wallet": self.wallet.as_json(),
             "prices": {name: naira_text(price) for name, price in self.prices.items()},
             "latency": self.latency.as_json(),
-            "faults": self.faults.as_json(),
+            "faults": asdict(self.faults),
             "manners": self.manners.model_dump(),
             "calls": self.calls,
         }

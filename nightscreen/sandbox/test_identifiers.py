@@ -11,104 +11,100 @@ happens to each is told in `docs/sandbox.md`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from math import inf
+from typing import Any, Final
 
 from nightscreen.sandbox.faults import FAULTS
 from nightscreen.sandbox.fiction import account_number
 
 BANK_CODE: Final = "058"
-MAIL: Final = "@magic.example"
-_DOMAIN: Final = ".magic.example"
-_BVN: Final = "229990000"
-_PHONE: Final = "+23480999000"
-_SERIAL: Final = "9990000"
+_AUTH: Final = "aggregator_auth"
 _BVN_LENGTH: Final = 11
 
 
 @dataclass(frozen=True, slots=True)
-class MagicPerson:
+class MagicCustomer:
+    """One row of the table of area A: what goes wrong for who signs in under its word."""
+
+    word: str  # in the row's email; empty for ordinary customers
+    fault: str = ""  # name of a fault of `sandbox.faults`
+    only: str = ""  # the one operation that meets it; empty for all but the token operation
+    times: float = inf  # how often it is met
+
+    @property
+    def email(self) -> str:
+        """The row's email address, which is its username too."""
+        return f"{self.word}@magic.example"
+
+    def fault_at(self, operation: str, attempt: int) -> str:
+        """Name the fault that a call meets, empty for none."""
+        meets = operation == self.only if self.only else operation != _AUTH
+        return self.fault if meets and attempt <= self.times else ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MagicPerson(MagicCustomer):
     """One row of the first table: a made-up person, and what is unusual about them."""
 
-    code: int  # the two digits at the end of the row's BVN, phone and account serial
-    word: str  # in the row's email and domain
+    bvn: str
+    phone: str  # in the form the blacklist takes
+    domain: str
+    serial: int  # the first nine digits of the account number, at any bank
+    account_number: str  # at bank 058
     listed: bool = False  # on the blacklist
     account: str = "own"  # or `other` (somebody else holds it) or `missing`
     history: str = "good"  # or `bad` or `none`
     likeness: str = "match"  # or `no_match`, `unsure` or `unknown`
     bvn_known: bool = True  # whether BVN consent can be started
     finish: str = ""  # shape of the finished BVN consent; empty takes the switch `bvn_finish`
-    fault: str = ""  # name of a fault of `sandbox.faults`
-    only: str = ""  # the one operation that meets the fault; empty for all
     otp: str = ""  # `late`, `never` or `unreachable` where the password does not arrive in time
     watchlisted: bool = False
     incomplete: bool = False  # whether the BVN record lacks fields
     loan: str = "approved"  # fate of a loan: see `loan_book.fate_of`
 
-    @property
-    def bvn(self) -> str:
-        """The row's BVN."""
-        return f"{_BVN}{self.code:02d}"
 
-    @property
-    def phone(self) -> str:
-        """The row's phone, in the form the blacklist takes."""
-        return f"{_PHONE}{self.code:02d}"
-
-    @property
-    def email(self) -> str:
-        """The row's email address."""
-        return self.word + MAIL
-
-    @property
-    def domain(self) -> str:
-        """The row's domain name."""
-        return self.word + _DOMAIN
-
-    @property
-    def serial(self) -> int:
-        """The first nine digits of the row's account number, at any bank."""
-        return int(f"{_SERIAL}{self.code:02d}")
-
-    @property
-    def account_number(self) -> str:
-        """The row's account number at bank 058."""
-        return account_number(BANK_CODE, self.serial)
-
-    def fault_at(self, operation: str, _attempt: int) -> str:
-        """Name the fault that a call meets, empty for none."""
-        return self.fault if self.only in ("", operation) else ""
+def _person(code: int, word: str, **unusual: Any) -> MagicPerson:  # noqa: ANN401 - fields of a row
+    """Make a row; its code is the two digits at the end of its BVN, phone and account serial."""
+    serial = int(f"9990000{code:02d}")
+    return MagicPerson(
+        word,
+        bvn=f"229990000{code:02d}",
+        phone=f"+23480999000{code:02d}",
+        domain=f"{word}.magic.example",
+        serial=serial,
+        account_number=account_number(BANK_CODE, serial),
+        **unusual,
+    )
 
 
 TABLE: Final = (
-    MagicPerson(0, "clear"),
-    MagicPerson(1, "listed", listed=True),
-    MagicPerson(2, "mismatch", account="other"),
-    MagicPerson(3, "missing-account", account="missing"),
-    MagicPerson(4, "history", history="bad"),
-    MagicPerson(5, "no-history", history="none"),
-    MagicPerson(6, "no-match", likeness="no_match"),
-    MagicPerson(7, "unsure", likeness="unsure"),
-    MagicPerson(
-        *(8, "nobody"), account="missing", history="none", likeness="unknown", bvn_known=False
-    ),
-    MagicPerson(9, "accounts", finish="accounts"),
-    MagicPerson(40, "otp-never", otp="never"),
-    MagicPerson(41, "otp-late", otp="late"),
-    MagicPerson(42, "unreachable", otp="unreachable"),
-    MagicPerson(43, "details", finish="details"),
-    MagicPerson(44, "watchlisted", watchlisted=True),
-    MagicPerson(45, "incomplete", incomplete=True),
-    MagicPerson(46, "finish-in-doubt", fault="cut_after_charge", only="bvn_finish"),
-    MagicPerson(47, "start-in-doubt", fault="cut_after_charge", only="bvn_start"),
-    MagicPerson(48, "together", finish="together"),
-    MagicPerson(50, "loan-rejected", loan="rejected"),
-    MagicPerson(51, "loan-running", loan="running"),
-    MagicPerson(52, "loan-never", loan="never"),
-    MagicPerson(53, "loan-cancelled", loan="cancelled"),
-    MagicPerson(54, "loan-stuck", loan="stuck"),
+    _person(0, "clear"),
+    _person(1, "listed", listed=True),
+    _person(2, "mismatch", account="other"),
+    _person(3, "missing-account", account="missing"),
+    _person(4, "history", history="bad"),
+    _person(5, "no-history", history="none"),
+    _person(6, "no-match", likeness="no_match"),
+    _person(7, "unsure", likeness="unsure"),
+    _person(*(8, "nobody"), account="missing", history="none", likeness="unknown", bvn_known=False),
+    _person(9, "accounts", finish="accounts"),
+    _person(40, "otp-never", otp="never"),
+    _person(41, "otp-late", otp="late"),
+    _person(42, "unreachable", otp="unreachable"),
+    _person(43, "details", finish="details"),
+    _person(44, "watchlisted", watchlisted=True),
+    _person(45, "incomplete", incomplete=True),
+    _person(46, "finish-in-doubt", fault="cut_after_charge", only="bvn_finish"),
+    _person(47, "start-in-doubt", fault="cut_after_charge", only="bvn_start"),
+    _person(48, "together", finish="together"),
+    _person(50, "loan-rejected", loan="rejected"),
+    _person(51, "loan-running", loan="running"),
+    _person(52, "loan-never", loan="never"),
+    _person(53, "loan-cancelled", loan="cancelled"),
+    _person(54, "loan-stuck", loan="stuck"),
     # a fault's row is listed and has a bad history, so that what comes after the work is charged
     *(
-        MagicPerson(number, name.replace("_", "-"), listed=True, history="bad", fault=name)
+        _person(number, name.replace("_", "-"), listed=True, history="bad", fault=name)
         for number, name in enumerate(FAULTS, 10)
     ),
 )
@@ -148,41 +144,19 @@ def by_karma_identity(identity: str) -> MagicPerson | None:
     return by_account(number) if number and bank_code.isdigit() else by_bvn(identity)
 
 
-class MagicCustomer(NamedTuple):
-    """One row of the table of area A: what goes wrong for who signs in under its word."""
-
-    word: str  # in the customer's username; empty for ordinary ones
-    fault: str = ""  # name of a fault of `sandbox.faults`
-    attempts: int = 0  # how many attempts at the token operation meet it; 0: all at data operations
-
-    @property
-    def customer(self) -> str:
-        """The row's username."""
-        return self.word + MAIL
-
-    def fault_at(self, operation: str, attempt: int) -> str:
-        """Name the fault that a call meets, empty for none."""
-        meets = bool(self.attempts) is (operation == "aggregator_auth")
-        return self.fault if meets and (not self.attempts or attempt <= self.attempts) else ""
-
-
 CUSTOMERS: Final = (
     *map(MagicCustomer, ("state-changed", "state-lost", "scope-missing", "code-used")),
     *map(MagicCustomer, ("code-expired", "refresh-revoked", "never-valid")),
-    MagicCustomer("exchange-lost", "cut_after_charge", 1),
-    MagicCustomer("auth-fails-twice", "http_503", 2),
+    MagicCustomer("exchange-lost", "cut_after_charge", _AUTH, 1),
+    MagicCustomer("auth-fails-twice", "http_503", _AUTH, 2),
     *map(MagicCustomer, ("malformed-record", "ten-thousand", "no-transactions", "short-answer")),
     *map(MagicCustomer, ("empty-answer", "null-answer", "no-ids", "twins", "repeats", "shuffled")),
     *map(MagicCustomer, ("number-amounts", "extra-fields", "list-elsewhere", "renamed-fields")),
 )
-_CUSTOMERS: Final = {
-    **{row.word: MagicCustomer(row.word, row.fault) for row in TABLE if row.fault and not row.only},
-    **{row.word: row for row in CUSTOMERS},
-}
+_BY_EMAIL: Final[dict[str, MagicCustomer]] = {row.email: row for row in (*TABLE, *CUSTOMERS)}
 _ORDINARY: Final = MagicCustomer("")
 
 
 def by_customer(customer: str) -> MagicCustomer:
-    """Return the row a username belongs to, here or among the faults; most are ordinary."""
-    word = customer.removesuffix(MAIL) if customer.endswith(MAIL) else ""
-    return _CUSTOMERS.get(word, _ORDINARY)
+    """Return the row a username belongs to, in either table; most are ordinary."""
+    return _BY_EMAIL.get(customer, _ORDINARY)

@@ -21,7 +21,7 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.keyset import PSEUDONYM_KEY
 from nightscreen.journal.schema import put_meta, sealed_text
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.faults import fixed
+from nightscreen.sandbox.faults import Profile
 from nightscreen.sandbox.wire import TRANSPORT
 from nightscreen.schemas.clock import DAY_MICROS, LAGOS, MICROS, to_instant, to_micros
 from tests.calling.virtual_time import VirtualLoop
@@ -65,7 +65,7 @@ class FixedWorld(World):
         in_flight = dict.fromkeys((check for check in CHECKS), 1)
         self.settings = {"max_in_flight": in_flight, "data_key": DATA_KEY, **self.settings}
         for operation, milliseconds in LATENCIES_MS.items():
-            self.sandbox.latency.by_operation[operation] = fixed(milliseconds)
+            self.sandbox.latency.by_operation[operation] = Profile(kind="fixed", ms=milliseconds)
         with self.journal() as journal, journal.database.writing() as connection:
             sealed = sealed_text(journal.sealer, _PSEUDONYM_KEY, PSEUDONYM_KEY)
             put_meta(connection, PSEUDONYM_KEY, sealed)

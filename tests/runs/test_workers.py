@@ -17,7 +17,7 @@ from nightscreen.journal.calls import ClaimRequest
 from nightscreen.runs import screening_run
 from nightscreen.runs.intake import read_input
 from nightscreen.runs.worker import close_worker, open_worker
-from nightscreen.sandbox.faults import Latency, fixed
+from nightscreen.sandbox.faults import Latency, Profile
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.errors import InputError, JournalError
 from nightscreen.schemas.money import to_micro
@@ -44,7 +44,7 @@ def world_under(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - setti
     """Return a world in a folder of its own, whose answers take long enough to be shared."""
     folder.mkdir()
     world = World(folder, settings=settings)
-    world.sandbox.latency = Latency(fixed(10), 0)
+    world.sandbox.latency = Latency(Profile(kind="fixed", ms=10), 0)
     return world
 
 
@@ -89,7 +89,9 @@ def test_a_stop_that_one_process_meets_stops_all(tmp_path: Path) -> None:
 def test_what_a_lost_worker_had_claimed_is_asked_by_others(tmp_path: Path) -> None:
     """Nothing answered is paid for twice, and what it was answered is the run's own."""
     world = world_under(tmp_path / "world")
-    world.sandbox.latency = Latency(fixed(60), 0)  # so that it is lost while it asks
+    world.sandbox.latency = Latency(
+        Profile(kind="fixed", ms=60), 0
+    )  # so that it is lost while it asks
     killed: list[asyncio.Task[None]] = []
 
     async def kill_while_it_asks(runner: Shared) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 import httpx
 
 from nightscreen.sandbox.app import application
-from nightscreen.sandbox.faults import NO_WAIT
+from nightscreen.sandbox.faults import Profile
 from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID, SCOPES
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.state import DEFAULT_KEY, Sandbox
@@ -26,7 +26,7 @@ DATA = "/v2/aggregator"
 def quick_sandbox(**opening: Any) -> Sandbox:  # noqa: ANN401 - as Sandbox has them
     """Return a sandbox that answers at once."""
     sandbox = Sandbox(**opening)
-    sandbox.latency.default = NO_WAIT
+    sandbox.latency.default = Profile(kind="none")
     return sandbox
 
 

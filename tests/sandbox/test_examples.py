@@ -15,8 +15,9 @@ from nightscreen.client.api import Client
 from nightscreen.client.classify import CallOutcome, Classifier
 from nightscreen.client.response_rules import Exchange
 from nightscreen.config.settings import TIMEOUTS_S
-from nightscreen.sandbox.app import OPERATIONS, application
-from nightscreen.sandbox.faults import NO_WAIT
+from nightscreen.sandbox.app import application
+from nightscreen.sandbox.faults import Profile
+from nightscreen.sandbox.operations import OPERATIONS
 from nightscreen.sandbox.people import person_of_bvn
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Sandbox
@@ -148,7 +149,7 @@ def _asked(example: Example) -> str:
 async def replayed(example: Example) -> AsyncIterator[tuple[Replay, httpx.Response]]:
     """Replay an example against a fresh sandbox in this process."""
     sandbox = Sandbox(api_key=KEY)
-    sandbox.latency.default = NO_WAIT
+    sandbox.latency.default = Profile(kind="none")
     transport = httpx.ASGITransport(application(sandbox))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as http:
         replay = Replay(http, example)

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.sandbox import test_identifiers
-from nightscreen.sandbox.app import OPERATIONS
+from nightscreen.sandbox.operations import OPERATIONS
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of, selfie_of
 from tests.how_many import examples
 from tests.sandbox.in_process import VALIDATION, Here

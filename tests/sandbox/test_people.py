@@ -42,7 +42,7 @@ def test_magic_identifiers_lead_back_and_do_what_their_row_says(
 def test_magic_tables_are_whole_and_documented() -> None:
     """Every fault has a row; docs/sandbox.md shows every row and switch, in order."""
     assert {row.fault for row in test_identifiers.TABLE if row.fault} == set(FAULTS)
-    assert all(by_customer(row.customer) is row for row in test_identifiers.CUSTOMERS)
+    assert all(by_customer(row.email) is row for row in test_identifiers.CUSTOMERS)
     assert (
         by_customer(by_word("http-502").email).fault_at("aggregator_transactions", 9) == "http_502"
     )
