@@ -15,7 +15,7 @@ from fastapi import APIRouter, Request, Response
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID, LONGEST_NAME, SCOPES
+from nightscreen.sandbox.grants import DEFAULT_CLIENT_ID, SCOPES, is_username
 from nightscreen.sandbox.state import Here  # noqa: TC001 - FastAPI reads it
 from nightscreen.sandbox.test_identifiers import by_customer
 
@@ -29,7 +29,6 @@ CLIENT: Final = "Sandbox Lender"  # the one client that is registered, as custom
 _SEPARATORS: Final = re.compile(r"[\s,+]+")
 _ASKED: Final = ("response_type", "client_id", "redirect_uri", "scope", "state")
 _HEADERS: Final = {"referrer-policy": "no-referrer", "cache-control": "no-store"}
-_HINTS: Final = ("login_hint", "customer")
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("nightscreen.sandbox"),
     autoescape=True,
@@ -56,8 +55,7 @@ async def consent(request: Request, sandbox: Here) -> Response:
     }
     if reasons := [reason for reason, holds in wrong.items() if holds]:
         return _page(400, title="This link does not work", reasons=reasons)
-    hints = [value for name, value in query.multi_items() if name in _HINTS]
-    customer, fault = (hints[0] if hints else "ada@customers.example"), ""  # who is signed in
+    customer, fault = "ada@customers.example", ""  # who is signed in
     if request.method == "POST":
         form = await request.form()
         decision, customer = form.get("decision"), str(form.get("customer", "")).strip()
@@ -65,7 +63,7 @@ async def consent(request: Request, sandbox: Here) -> Response:
             sandbox.grants.count(customer, "denied")
             text = "The customer did not allow it"
             return _back(query, {"error": "access_denied", "error_description": text})
-        if not customer or len(customer) > LONGEST_NAME or not customer.isprintable():
+        if not is_username(customer):
             fault = "Write the name you sign in with."
         elif decision != "allow":
             fault = "Choose whether to allow it."

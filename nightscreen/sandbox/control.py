@@ -10,37 +10,28 @@ from __future__ import annotations
 from dataclasses import asdict
 from decimal import Decimal
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from fastapi import APIRouter, Body, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from pydantic import AfterValidator, Field, ValidationError
+from pydantic import AfterValidator, Field, TypeAdapter, ValidationError, model_validator
 
-from nightscreen.sandbox import wire
-from nightscreen.sandbox.faults import (
-    ALL,
-    BehaviourFlags,
-    Count,
-    FaultName,
-    OperationName,
-    Profile,
-    Scripted,
-    Setting,
-    one_of,
-)
-from nightscreen.sandbox.grants import SCOPES, is_address
+from nightscreen.sandbox import faults, people, wire
+from nightscreen.sandbox.faults import ALL, BehaviourFlags, Profile, Scripted, Setting, one_of
+from nightscreen.sandbox.grants import LONGEST_NAME, SCOPES, is_address, is_username
 from nightscreen.sandbox.ledger import PRICES, Amount, micros_of, naira_text
-from nightscreen.sandbox.lives import truth_of
-from nightscreen.sandbox.people import Text  # noqa: TC001 - FastAPI reads it
-from nightscreen.sandbox.planted import Customer, Planting  # noqa: TC001 - FastAPI reads it
+from nightscreen.sandbox.lives import Life, truth_of
 from nightscreen.sandbox.state import SCENARIOS, Here
+from nightscreen.sandbox.transactions import Owner
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 _BASE: Final = "/_sandbox"
 _REFUSED: Final = 400
+
+_PERSON: Final = TypeAdapter(people.Person)
 
 router: Final = APIRouter(prefix=_BASE, tags=["control"])
 
@@ -55,6 +46,18 @@ def _address(value: str) -> str:
     return value
 
 
+def _name(value: str) -> str:
+    if not is_username(value):
+        raise ValueError(f"must have 1 to {LONGEST_NAME} printable characters")
+    return value
+
+
+# a field that no record has is refused: the made-up one would stay
+ListingField = Annotated[str, one_of(people.karma_record("", "bvn"), "field of a listing")]
+HistoryField = Annotated[
+    str, one_of(people.ecosystem_of("22123456789", known=True) or (), "field of a history")
+]
+Customer = Annotated[people.Text, AfterValidator(str.strip), AfterValidator(_name)]
 Number = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]
 Whole = Annotated[int, Field(ge=0, strict=True)]
 ScenarioName = Annotated[str, one_of(SCENARIOS, "scenario")]
@@ -63,7 +66,7 @@ Part = Body(embed=True)
 
 
 class DrainEvery(Setting):
-    calls: Count
+    calls: faults.Count
     amount: Amount
 
 
@@ -74,12 +77,12 @@ class WalletBody(Setting):
 
 
 class LatencyBody(Profile):
-    operation: OperationName = ALL
+    operation: faults.OperationName = ALL
 
 
 class FaultsBody(Setting):
-    operation: OperationName = ALL
-    rates: dict[FaultName, Number] | None = None
+    operation: faults.OperationName = ALL
+    rates: dict[faults.FaultName, Number] | None = None
     retry_after_s: Number | None = None
     seed: Whole | None = None
     script: list[Scripted] | None = None
@@ -88,12 +91,48 @@ class FaultsBody(Setting):
 class GrantBody(Setting):
     customer: Customer
     scopes: list[ScopeName] = Field(["transaction:list"], min_length=1)
-    redirect_uri: Annotated[Text, AfterValidator(_address)] | None = None
+    redirect_uri: Annotated[people.Text, AfterValidator(_address)] | None = None
 
 
 class TokensBody(Setting):
     action: Literal["expire", "revoke", "revoke_refresh"]
     customer: Customer | None = None
+
+
+class PlantedAccount(Setting):
+    bank_code: people.BankCode
+    account_number: people.AccountNumber
+    exists: bool = True
+
+
+class PlantedListing(Setting):
+    identity: people.Text
+    listed: bool = True
+    record: dict[ListingField, Any] = Field({}, description="fields as an answer has them")
+
+
+class Planting(Setting):
+    bvn: people.Bvn | None = None
+    person: dict[str, Any] | None = Field(None, description="fields of a person")
+    account: PlantedAccount | None = None
+    listing: PlantedListing | None = None
+    history: dict[HistoryField, Any] | None = None
+    customer: Customer | None = None
+    life: Life | None = None
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        given = self.model_fields_set
+        if not given - {"bvn"}:
+            raise ValueError(
+                "name what to plant: person, account, listing, history, customer or life"
+            )
+        needs = [name for name in ("person", "history", "account") if name in given]
+        if self.bvn is None and needs:
+            raise ValueError(f"{needs[0]} needs the bvn of its person")
+        if self.life and self.customer is None:
+            raise ValueError("life needs the customer, the username of who lives it")
+        return self
 
 
 @router.get("/ledger")
@@ -271,7 +310,34 @@ async def set_tokens(sandbox: Here, body: TokensBody) -> Response:
 @router.post("/people")
 async def plant(sandbox: Here, body: Planting) -> Response:
     """Plant a person, an account, a listing, a history or a life under any identifier."""
-    return _json(sandbox.planted.plant(body, sandbox.day))
+    planted, day, bvn, given = sandbox.planted, sandbox.day, body.bvn, body.model_fields_set
+    shown: dict[str, object] = {"bvn": bvn}
+    if bvn and body.person is not None:
+        fields = {name: value for name, value in body.person.items() if value is not None}
+        whole = {**asdict(planted.person(bvn)), **fields, "bvn": bvn}
+        whole["phone"] = people.contact_key(str(whole["phone"]))
+        person = planted.people[bvn] = _PERSON.validate_python(whole)
+        if {"bank_code", "account_number"} & set(fields):
+            planted.holders[person.account] = bvn
+        shown["person"] = _PERSON.dump_python(person, mode="json")
+    if bvn and body.account:
+        place = body.account.bank_code, body.account.account_number
+        planted.holders[place] = bvn if body.account.exists else None
+        shown["account"] = planted.account(*place, day, masked=False)
+    if bvn and "history" in given:
+        planted.histories[bvn] = body.history
+        shown["history"] = planted.history(bvn, day)
+    if body.listing:
+        identity = body.listing.identity
+        made = people.karma_record(identity, people.identity_kind(identity) or "bvn")
+        record = {**made, **body.listing.record} if body.listing.listed else None
+        shown["listing"] = planted.listings[identity] = record
+    if body.customer:
+        owner = planted.owner(body.customer)
+        owner = Owner(planted.person(bvn) if bvn else owner.person, body.life or owner.life)
+        planted.customers[body.customer] = owner
+        shown |= {"customer": body.customer, "life": asdict(owner.life)}
+    return _json(shown)
 
 
 async def refused(_request: Request, error: Exception) -> Response:

@@ -47,6 +47,11 @@ REFUSALS: Final = {
 """What the caller is told, by the outcome in one word."""
 
 
+def is_username(text: str) -> bool:
+    """Whether a customer can be called so."""
+    return 0 < len(text) <= LONGEST_NAME and text.isprintable()
+
+
 def is_address(text: str) -> bool:
     """Whether a text is an absolute address a browser can be sent to: no fragment, no user."""
     if not (text.isascii() and text.isprintable()) or any(sign in " \"'<>\\;,#" for sign in text):
@@ -112,9 +117,6 @@ class Grants:
         self.counts: dict[str, Counter[str]] = {}
         self._grants: list[Grant] = []
         self._by_secret: dict[str, Grant] = {}  # by code, refresh token and access tokens
-
-    def __len__(self) -> int:
-        return len(self._grants)
 
     def count(self, customer: str, what: str) -> None:
         """Count something about a customer."""

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
-from typing import Annotated, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final
 
 from pydantic import ConfigDict, Field
 
@@ -80,13 +80,6 @@ BankCode = Annotated[str, Field(pattern=r"^[0-9]{3}$")]
 AccountNumber = Annotated[str, Field(pattern=r"^[0-9]{10}$")]
 
 
-class Account(NamedTuple):
-    """A person's bank account."""
-
-    bank_code: str
-    account_number: str
-
-
 @dataclass(frozen=True, slots=True)
 class Person:
     """One made-up life, or a planted one."""
@@ -109,9 +102,9 @@ class Person:
     registered_on: date
 
     @property
-    def account(self) -> Account:
+    def account(self) -> tuple[str, str]:
         """The bank code and account number the person gives to a lender."""
-        return Account(self.bank_code, self.account_number)
+        return self.bank_code, self.account_number
 
     @property
     def contacts(self) -> tuple[str, str]:
@@ -217,20 +210,19 @@ def account_of(
 ) -> Record | None:
     """Return the data of a bank account (service.md, "Bank account verification result")."""
     person = holder_of(bank_code, account_number, day=day)
-    place = Account(bank_code, account_number)
-    return account_record(person, place, masked=masked) if person else None
+    return account_record(person, bank_code, account_number, masked=masked) if person else None
 
 
-def account_record(person: Person, place: Account, *, masked: bool) -> Record:
+def account_record(person: Person, bank_code: str, account_number: str, *, masked: bool) -> Record:
     """Write what the service says of an account that somebody holds.
 
     Of a masked BVN the first two and the last two digits stay, the others are zero.
     """
     bvn = person.bvn
     return {
-        "bank_code": place.bank_code,
-        "account_name": account_name(person, *place),
-        "account_number": place.account_number,
+        "bank_code": bank_code,
+        "account_name": account_name(person, bank_code, account_number),
+        "account_number": account_number,
         "bvn": f"{bvn[:2]}0000000{bvn[-2:]}" if masked else bvn,
     }
 
@@ -290,18 +282,18 @@ def bvn_accounts(bvn: str, person: Person | None = None) -> list[Record]:
     """Return the data of a finished BVN consent in its other shape, a list of bank accounts."""
     person, draw = person or person_of_bvn(bvn), SeededRandom("account type", bvn)
     places = [person.account]
-    places += [Account(*drawn_account(draw)) for _ in range(draw.below(3))]
+    places += [drawn_account(draw) for _ in range(draw.below(3))]
     return [
         {
-            "account_name": account_name(person, *place),
-            "account_number": place.account_number,
-            "bank_name": BANK_NAMES.get(place.bank_code, "Bank"),
-            "bank_code": place.bank_code,
+            "account_name": account_name(person, code, number),
+            "account_number": number,
+            "bank_name": BANK_NAMES.get(code, "Bank"),
+            "bank_code": code,
             "account_status": draw.pick(_STATUSES),
             "account_designation": "INDIVIDUAL",
             "account_type": draw.pick(("SAVINGS", "CURRENT")),
         }
-        for place in places
+        for code, number in places
     ]
 
 

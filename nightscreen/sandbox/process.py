@@ -89,23 +89,11 @@ class SandboxProcess:
 
     def get(self, path: str) -> dict[str, Any]:
         """Read a control address, for instance `/_sandbox/state`."""
-        return self._control("GET", path, None)
+        return _shown(self.request("GET", path))
 
     def post(self, path: str, payload: dict[str, Any] | None = None) -> dict[str, Any]:
         """Set something at a control address, and return what is now in force."""
-        return self._control("POST", path, payload or {})
-
-    def _control(self, method: str, path: str, payload: object) -> dict[str, Any]:
-        """Ask the control surface.
-
-        Raises:
-            ValueError: the sandbox refused; the message says why.
-        """
-        told = self.request(method, path, payload)
-        answer: dict[str, Any] = told.json()
-        if not told.is_success:
-            raise ValueError(answer.get("error", f"status {told.status_code}"))
-        return answer
+        return _shown(self.request("POST", path, payload or {}))
 
     def ledger(self, since: int = 0, operation: str | None = None) -> dict[str, Any]:
         """Read the ledger after a sequence number, of one operation or all; money is text."""
@@ -120,19 +108,6 @@ class SandboxProcess:
         """Empty the ledger and go back to the beginning of a scenario."""
         self.post("/_sandbox/reset", {"scenario": scenario} if scenario else {})
 
-    def grant(
-        self,
-        customer: str,
-        scopes: tuple[str, ...] = ("transaction:list",),
-        redirect_uri: str | None = None,
-    ) -> str:
-        """Let a customer consent without a browser, and return the authorization code.
-
-        Where no `redirect_uri` is given, the exchange may name any address.
-        """
-        wanted = {"customer": customer, "scopes": list(scopes), "redirect_uri": redirect_uri}
-        return str(self.post("/_sandbox/grants", wanted)["code"])
-
     def wait_until_idle(self, patience_s: float = _PATIENCE_S) -> None:
         """Wait until no call is in flight, so that the ledger holds calls given up by callers.
 
@@ -144,3 +119,15 @@ class SandboxProcess:
             if time.monotonic() > end:
                 raise TimeoutError("calls are still in flight")
             time.sleep(0.01)
+
+
+def _shown(told: httpx.Response) -> dict[str, Any]:
+    """Read an answer of the control surface.
+
+    Raises:
+        ValueError: the sandbox refused; the message says why.
+    """
+    answer: dict[str, Any] = told.json()
+    if not told.is_success:
+        raise ValueError(answer.get("error", f"status {told.status_code}"))
+    return answer

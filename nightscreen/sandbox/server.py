@@ -11,7 +11,7 @@ import signal
 import socket
 import sys
 import threading
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 import uvicorn
@@ -20,9 +20,6 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import DEFAULT_BALANCE, DEFAULT_KEY, SCENARIOS, Sandbox
 from nightscreen.sandbox.wire import TRANSPORT
-
-if TYPE_CHECKING:
-    from types import FrameType
 
 _BACKLOG = 4096
 _YOUNG_OBJECTS = 50_000  # collect garbage seldom: the ledger grows by objects that never die
@@ -54,10 +51,6 @@ def _stop_with_stdin() -> None:
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _ignore(_signal: int, _frame: FrameType | None) -> None:
-    """Take the signal that the server raises again after a clean stop."""
 
 
 def serve(
@@ -123,5 +116,6 @@ def serve(
         gc.freeze()
         gc.set_threshold(_YOUNG_OBJECTS, 50, 1000)
         for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, _ignore)
+            # the server raises the signal again after a clean stop
+            signal.signal(number, lambda *_: None)
         server.run(sockets=[listener])

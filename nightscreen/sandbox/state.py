@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import Depends, Request
 from pydantic import TypeAdapter
 
+from nightscreen.sandbox import people
 from nightscreen.sandbox.faults import ALL, BehaviourFlags, FaultPlan, Latency, Profile
 from nightscreen.sandbox.grants import Grants, is_on_loopback
 from nightscreen.sandbox.ledger import PRICES, Amount, Ledger, Wallet, micros_of, naira_text
+from nightscreen.sandbox.lives import life_of
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
-from nightscreen.sandbox.planted import Planted
+from nightscreen.sandbox.people import Person, person_of_bvn
+from nightscreen.sandbox.transactions import Owner, person_of_customer
+
+if TYPE_CHECKING:
+    from nightscreen.sandbox.people import Record
 
 SANDBOX: Final = "sandbox"  # key of the sandbox in the scope of a request
 DEFAULT_KEY: Final = "sandbox-key"
@@ -44,6 +50,50 @@ SCENARIOS: Final = {
     "test-mode": Scenario(test_mode="mock-response"),
 }
 """The moods by name, as `docs/sandbox.md` describes them."""
+
+
+@dataclass(slots=True)
+class Planted:
+    """What tests planted in place of what is made up; by identifier, None if nothing is found."""
+
+    people: dict[str, Person] = field(default_factory=dict)
+    # BVN of who holds an account, by bank code and number
+    holders: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    listings: dict[str, Record | None] = field(default_factory=dict)
+    histories: dict[str, Record | None] = field(default_factory=dict)
+    customers: dict[str, Owner] = field(default_factory=dict)
+
+    def person(self, bvn: str) -> Person:
+        """Return the person of a BVN."""
+        return self.people.get(bvn) or person_of_bvn(bvn)
+
+    def owner(self, customer: str) -> Owner:
+        """Return who signs in under a username, and their life."""
+        known = self.customers.get(customer)
+        person = known.person if known else person_of_customer(customer)
+        life = known.life if known else life_of(customer)
+        return Owner(self.people.get(person.bvn, person), life)
+
+    def karma(self, identity: str, day: int) -> Record | None:
+        """Return what the blacklist holds on an identity; what is of no kind is not listed."""
+        if identity in self.listings:
+            return self.listings[identity]
+        return people.karma_of(identity, day=day)
+
+    def history(self, bvn: str, day: int) -> Record | None:
+        """Return what the borrower history holds on a BVN."""
+        fields = self.histories.get(bvn, {})
+        if fields is None:
+            return None
+        known, person = bvn in self.histories, self.person(bvn)
+        whole = people.ecosystem_of(bvn, day=day, person=person, known=known)
+        return whole and {**whole, **fields}
+
+    def account(self, code: str, number: str, day: int, *, masked: bool) -> Record | None:
+        """Return what a bank account lookup answers."""
+        holder = people.holder_of(code, number, day=day)
+        bvn = self.holders.get((code, number), holder.bvn if holder else None)
+        return people.account_record(self.person(bvn), code, number, masked=masked) if bvn else None
 
 
 class Sandbox:

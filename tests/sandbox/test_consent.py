@@ -41,7 +41,7 @@ async def test_a_wrong_request_ends_on_a_page() -> None:
             assert answer.status_code == 400, changes
             assert "location" not in answer.headers
             assert "<script" not in answer.text
-    assert not len(here.sandbox.grants)
+    assert here.sandbox.grants.of(None) == []
     assert here.sandbox.ledger.count == 0
     here.sandbox.redirect_uris = (registered,)
     assert (await here.screen()).status_code == 400
