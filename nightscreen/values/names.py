@@ -260,10 +260,23 @@ def known_names_differ(a: Word, b: Word) -> Similarity | None:
 
 @_rule("OLUWASEUN OLUWASEUUN", "OLUWASEUN OLUWASEYI")
 def behind_one_opening(a: Word, b: Word) -> Similarity | None:
-    """Names with the same opening are compared by the rest: brothers share the opening."""
+    """Names with the same opening are compared by the rest: brothers share the opening.
+
+    A letter that is missing, extra or exchanged with the next (CHINEDU, CHINDU) seldom makes a
+    brother's name, as a replaced one does.
+    """
     if not a.opening or not b.opening:
         return None
-    return _by_letters(a.rest, b.rest) if a.opening == b.opening else Similarity.DIFFERENT
+    same = a.opening == b.opening
+    rests = _by_letters(a.rest, b.rest) if same else Similarity.DIFFERENT
+    return rests or (Similarity.SURE if _is_misplaced(a.text, b.text) else rests)
+
+
+def _is_misplaced(one: str, other: str) -> bool:
+    """Return whether one letter of a longer word is missing, extra or exchanged with the next."""
+    is_replaced = len(one) == len(other) and sorted(one) != sorted(other)
+    long_enough = min(len(one), len(other)) >= _KEYED_WORD
+    return long_enough and not is_replaced and OSA.distance(one, other) == 1
 
 
 @_rule("NOSAKHARE NOSA", "OLUWASEUN OLUWA")
@@ -562,6 +575,8 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
             pairs[alike(one, other)].append((one, other))
             left.remove(one)
             right.remove(other)
+    paired = {word for each in pairs.values() for pair in each for word in pair}
+    left, right = ([word for word in side if word not in paired] for side in (left, right))
     agreed, mine_open, others_open = _initials(ours, theirs, left, right)
     contrary = (mine_open and (right or others_open)) or (others_open and left)
     generations = ours.generations and theirs.generations
@@ -623,6 +638,6 @@ def _first_name_doubt(
     if given == surname or len(pairs) > _ENOUGH_NAMES or first not in held or last not in held:
         return None
     at, end = held.index(first), held.index(last)
-    if (end == len(held) - 1 and at > 0) or (end == 0 and at > 1):
-        return f"the account has a name before {first}"
-    return None
+    before = held[:at] if end == len(held) - 1 else held[1:at] if end == 0 else []
+    # one that an initial of the customer stands for is the customer's too
+    return f"the account has a name before {first}" if {*before} & {*pairing.theirs} else None
