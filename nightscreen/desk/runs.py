@@ -118,6 +118,9 @@ def _nights(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> dict[str, li
     """Return the last nights' spend, coverage and declines, the oldest first."""
     sums: dict[str, list[Decimal]] = defaultdict(lambda: [Decimal(0)] * 4)
     for run in runs:
+        day = spending_day(run.started_at)
+        if len(sums) == NIGHTS and day not in sums:
+            break  # each report takes some milliseconds to read
         report = run.report or {}
         decided, exposure = report.get("decisions") or {}, report.get("exposure") or {}
         if run.finished_at is None or not decided or run.stop_reason == StopReason.APPROVAL:
@@ -125,7 +128,6 @@ def _nights(runs: Sequence[RunRecord], spend: Mapping[str, int]) -> dict[str, li
         whole = Decimal(exposure.get("total") or 0)
         missed = Decimal((exposure.get("not_screened") or {}).get("exposure") or 0)
         found = (whole - missed, whole, decided.get("decline", 0), sum(decided.values()))
-        day = spending_day(run.started_at)
         sums[day] = [one + more for one, more in zip(sums[day], found, strict=True)]
     nights = {
         "Spend": {day: from_micro(micro) for day, micro in spend.items()},

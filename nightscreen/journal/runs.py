@@ -6,7 +6,6 @@ A run that is marked running while its process is dead was killed; it can be res
 from __future__ import annotations
 
 import json
-from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import compress
@@ -37,6 +36,8 @@ KILLED = "killed"
 _RECENT = 5000
 _RECENT_OUTCOMES = 200_000
 """The number of newest answers from which a quote estimates the charged share."""
+_SETTLED_LATE = 5000
+"""A run's last answer is to one of its so many newest calls: fewer are in flight at once."""
 _DATE_ORDER = "date_order {}"
 """Name in `meta` of the order of dates that a person chose for a batch."""
 _NEWEST = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
@@ -284,26 +285,29 @@ class Runs(Part):
         If a process works on the run (`alive`), an intent is in flight, not in doubt.
         """
         doubtful = {CallState.IN_DOUBT.value, *(() if alive else (CallState.INTENT.value,))}
-        kept = calls.c
+        kept, of_run = calls.c, calls.c.run_id == run_id
+        is_answered = kept.state == CallState.ANSWERED.value
+        ends = func.count(), func.max(kept.call_id)
+        query = select(kept.check, *ends).where(of_run, is_answered).group_by(kept.check)
+        answered = self._database.fetch(query)
+        newest = max((call_id for *_, call_id in answered), default=0)
+        near = kept.call_id.between(newest - _SETTLED_LATE, newest)
+        whose = kept.run_id.concat("") == run_id  # with the index of runs, all calls would be read
+        query = select(func.max(kept.settled_at)).where(near, whose, is_answered)
+        last = self._database.fetch_value(query)
         kinds = (kept.check, kept.state, kept.trouble, kept.cost_micro.is_not(None).label("known"))
-        sums = func.count(), func.sum(kept.reserved_micro), func.max(kept.settled_at)
-        query = select(*kinds, *sums).where(kept.run_id == run_id).group_by(*kinds[:3], "known")
-        answered: Counter[str] = Counter()
+        sums = func.count(), func.sum(kept.reserved_micro)
+        query = select(*kinds, *sums).where(of_run, ~is_answered).group_by(*kinds[:3], "known")
         troubles: dict[str, dict[str, int]] = {}
-        last: int | None = None
         number = micro = 0
-        for check, state, trouble, known, count, reserved, settled_at in self._database.fetch(
-            query
-        ):
-            if state == CallState.ANSWERED.value:
-                answered[check] += count
-                last = max(last or 0, settled_at)
-            elif trouble:
+        for check, state, trouble, known, count, reserved in self._database.fetch(query):
+            if trouble:
                 mine = troubles.setdefault(check, {})
                 mine[trouble] = mine.get(trouble, 0) + count
             if state in doubtful and not known:
                 number, micro = number + count, micro + int(reserved)
-        return RunActivity(last, dict(answered), troubles, number, micro)
+        counts = {check: count for check, count, _ in answered}
+        return RunActivity(last, counts, troubles, number, micro)
 
     def unanswered(self, run_id: str) -> dict[tuple[str, bytes], str]:
         """Return the lookups of a run that have no answer from it.
