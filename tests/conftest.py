@@ -22,6 +22,8 @@ from tests.nights.standard import StandardNight, StandardNights
 from tests.screening import World
 from tests.services import EngineServer, Session, engine_in_use, shared_engine, shared_postgresql
 
+gc.disable()  # until all tests are collected: see `pytest_collection_finish`
+
 # Every command under test is a separate process: without stored bytecode each would compile the
 # product's modules again, which takes a second of processor time.
 sys.dont_write_bytecode = False
@@ -108,13 +110,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the objects that exist before the first test from garbage collection.
+    """Begin to collect garbage, except the objects that exist before the first test.
 
     Modules and tests are half a million objects that stay; scanning them again and again took a
     tenth of the processor time.
     """
-    gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
