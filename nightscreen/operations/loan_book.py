@@ -42,8 +42,8 @@ from nightscreen.schemas.rows import Action, Problem
 from nightscreen.schemas.stops import COMPLETED
 from nightscreen.values.amounts import amounts
 from nightscreen.values.dates import InstantProblem, dates, instants
-from nightscreen.values.identifiers import ID_MISSING, judge_customer_id
-from nightscreen.values.issues import Issue, Issues, judge_column
+from nightscreen.values.identifiers import judge_customer_id
+from nightscreen.values.issues import Issue, Issues, issue, judge_column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -114,8 +114,8 @@ class LoanBook:
         for number, row in enumerate(self._rows(batch, issues)):
             warnings = self._complete(row)
             refusal = next(self._refusals(row), None)
-            for column, issue in warnings if refusal is None else [refusal]:
-                issues.add(number, column, issue)
+            for column, found in warnings if refusal is None else [refusal]:
+                issues.add(number, column, found)
             if refusal is None:
                 loan = self._loan(row)
                 known = loans.get(loan.key)
@@ -176,8 +176,9 @@ class LoanBook:
     def _refusals(self, row: Mapping[str, Any]) -> Iterator[tuple[str, Issue]]:
         """Yield the column and the issue that a row is refused for; none if it is accepted."""
         customer, loan, as_of = row["customer_id"], row["loan_id"], row["as_of"]
-        if issue := ID_MISSING if customer is None else judge_customer_id(customer):
-            yield "customer_id", issue
+        missing = issue("customer_id_missing") if customer is None else None
+        if refused := missing or judge_customer_id(customer):
+            yield "customer_id", refused
         if loan is None:
             yield "loan_id", LOAN_MISSING
         if as_of is None:

@@ -23,12 +23,10 @@ from nightscreen.values.banks import BANK_UNKNOWN, judge_accounts, judge_banks
 from nightscreen.values.dates import dates, instants, withdrawal_issue
 from nightscreen.values.identifiers import (
     BVN,
-    ID_MISSING,
-    ID_REPEATED,
     SUSPECT_PATTERN,
     CustomerNumbers,
-    SeenIds,
     judge_customer_id,
+    repeated,
 )
 from nightscreen.values.issues import (
     Column,
@@ -39,6 +37,7 @@ from nightscreen.values.issues import (
     as_text,
     at,
     first_present,
+    issue,
     joined,
     judge_column,
     matching,
@@ -110,7 +109,7 @@ class Intake:
         self._customers = customers
         self._orders = orders
         self._orders_noted: set[str] = set()
-        self._seen = SeenIds()
+        self._seen: set[int] = set()  # hashes of customer ids
         self._extra = [column.output for column in header.columns if column.known is None]
         self._schema = row_schema(self._extra)
 
@@ -128,8 +127,8 @@ class Intake:
         wrong = _not_understood(issues, given, columns) if self._still_to_correct else {}
         issues.problems += corrected
         refusals = self._refusals(columns, issues)
-        for row, (column, issue) in refusals.items():
-            issues.add(row, column, issue)
+        for row, (column, found) in refusals.items():
+            issues.add(row, column, found)
         shown = sorted(row for row in wrong if row not in refusals)[: self._still_to_correct]
         self._still_to_correct -= len(shown)
         whose = at(columns["customer_id"], np.array(shown, np.int64))
@@ -162,7 +161,8 @@ class Intake:
         """Return the refused rows with column and issue, the first that applies."""
         ids = columns["customer_id"]
         named = present(ids)
-        reasons = dict.fromkeys(np.flatnonzero(~named).tolist(), ("customer_id", ID_MISSING))
+        missing = ("customer_id", issue("customer_id_missing"))
+        reasons = dict.fromkeys(np.flatnonzero(~named).tolist(), missing)
         for row in np.flatnonzero(matching(ids, SUSPECT_PATTERN)).tolist():
             disguise = judge_customer_id(
                 ids[row].as_py(),
@@ -176,8 +176,8 @@ class Intake:
         usable = _identifiable(columns, issues)
         if self._customers is None:
             rows = np.flatnonzero(named)
-            for row in rows[self._seen.repeats(at(ids, rows))].tolist():
-                reasons.setdefault(row, ("customer_id", ID_REPEATED))
+            for row in rows[repeated(at(ids, rows), self._seen)].tolist():
+                reasons.setdefault(row, ("customer_id", issue("customer_id_repeated")))
         else:
             rows = np.setdiff1d(np.arange(len(usable)), [*reasons])
             if self._customers.settled:
@@ -321,9 +321,9 @@ def refused_rows(batch: SourceBatch, refusals: Mapping[int, tuple[str, Issue]]) 
     columns = [as_text(column).to_pylist() for column in taken.columns]
     values = zip(*columns, strict=True) if columns else iter([()] * len(rows))
     return [
-        RefusedRow(batch.lines[row], column, issue.code, issue.hint, tuple(cells))
+        RefusedRow(batch.lines[row], column, found.code, found.hint, tuple(cells))
         for row, cells in zip(rows, values, strict=True)
-        for column, issue in [refusals[row]]
+        for column, found in [refusals[row]]
     ]
 
 

@@ -88,11 +88,6 @@ def institution_of(code: str) -> str:
     return code.zfill(_INSTITUTION_DIGITS) if len(code) == len("044") else f"9{code}"
 
 
-def check_digit(institution: str, serial: str) -> int:
-    """Return an account's tenth digit, from six digits of institution and nine of serial number."""
-    return int(-_weighted(int(f"{institution}{serial}0")) % 10)
-
-
 def agrees(institution: str, account: str) -> bool:
     """Return whether an account number of ten digits ends in the right check digit."""
     return bool(_weighted(int(institution + account)) % 10 == 0)

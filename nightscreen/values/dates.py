@@ -141,6 +141,22 @@ def _written(day: dict[str, str], clock: list[str]) -> Moment | InstantProblem:
     return Moment(datetime.combine(midnight, at, LAGOS), is_bare=False)
 
 
+def _date_issue(trouble: InstantProblem) -> Issue:
+    code, hint = trouble.value
+    return Issue(code, f"{hint} The date was taken as unknown.", Action.WARNED)
+
+
+def _consent_issue(trouble: InstantProblem, effect: str) -> Issue:
+    return Issue(CONSENT_UNREADABLE, f"{trouble.value[1]} {effect}", Action.INVALID, Flaw.CONSENT)
+
+
+consent_issue = partial(
+    _consent_issue, effect="The consent does not count until its times can be read."
+)
+withdrawal_issue = partial(_consent_issue, effect="The consent counts as withdrawn.")
+"""Issue of a withdrawal whose time cannot be read: the withdrawal still counts."""
+
+
 def judge_date(text: str, *, order: str | None) -> Validated[date]:
     """Validate a date of birth; a time with a zone is converted to Lagos time."""
     moment = read_moment(text, order)
@@ -156,19 +172,18 @@ def judge_instant(
     *,
     order: str | None,
     ends: bool = False,
-    issue: Callable[[InstantProblem], Issue] | None = None,
+    issue: Callable[[InstantProblem], Issue] = consent_issue,
 ) -> Validated[datetime]:
     """Validate a time; a bare date means the day's start, or its end if `ends`.
 
     A consent whose time cannot be read is not valid: by default the issue has `Flaw.CONSENT`. For
     other times pass `issue`.
     """
-    judge_issue = issue or _instant_issue
     moment = read_moment(text, order)
     if isinstance(moment, InstantProblem):
-        return Validated(None, (judge_issue(moment),))
+        return Validated(None, (issue(moment),))
     if moment.at.year not in _INSTANT_YEARS:
-        return Validated(None, (judge_issue(InstantProblem.IMPLAUSIBLE),))
+        return Validated(None, (issue(InstantProblem.IMPLAUSIBLE),))
     whole_day = moment.is_bare and ends
     at = datetime.combine(moment.at, time.max, LAGOS) if whole_day else moment.at
     return Validated(at.astimezone(UTC))
@@ -202,27 +217,11 @@ def instants(
     order: str | None,
     *,
     ends: bool = False,
-    issue: Callable[[InstantProblem], Issue] | None = None,
+    issue: Callable[[InstantProblem], Issue] = consent_issue,
 ) -> ColumnRule[datetime]:
     """Return the rule of a column of times, consent times by default, as UTC instants."""
     judge = partial(judge_instant, order=order, ends=ends, issue=issue)
     return ColumnRule(judge, partial(sure_instants, ends=ends), INSTANT)
-
-
-def _date_issue(trouble: InstantProblem) -> Issue:
-    code, hint = trouble.value
-    return Issue(code, f"{hint} The date was taken as unknown.", Action.WARNED)
-
-
-def _instant_issue(trouble: InstantProblem) -> Issue:
-    hint = f"{trouble.value[1]} The consent does not count until its times can be read."
-    return Issue(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)
-
-
-def withdrawal_issue(trouble: InstantProblem) -> Issue:
-    """Return the issue of a withdrawal whose time cannot be read: the withdrawal still counts."""
-    hint = f"{trouble.value[1]} The consent counts as withdrawn."
-    return Issue(CONSENT_UNREADABLE, hint, Action.INVALID, Flaw.CONSENT)
 
 
 _DATE_UNREADABLE = "This is no date; write it as 2026-03-04, or leave it blank."

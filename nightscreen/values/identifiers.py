@@ -16,14 +16,13 @@ import pyarrow.compute as pc
 
 from nightscreen.schemas.columns import NAME_FIELDS
 from nightscreen.schemas.naming import PERSONAL, Form, forms_in
-from nightscreen.schemas.rows import Action
 from nightscreen.values.issues import (
     ColumnRule,
-    Issue,
     Validated,
     as_mask,
     at,
     bare_digits,
+    issue,
     judge_digits,
     matching,
     present,
@@ -33,7 +32,7 @@ from nightscreen.values.issues import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from nightscreen.values.issues import Mask, Places
+    from nightscreen.values.issues import Issue, Mask, Places
 
 BVN_DIGITS: Final = 11
 MASKED_REFERENCE: Final = "(masked: it held an identifier)"
@@ -47,30 +46,6 @@ _MOST_DIGITS = 9  # fewer than an identifier has
 _FEW_DIGITS = f"^(?:[^0-9]*[0-9]){{0,{_MOST_DIGITS}}}[^0-9]*$"
 """RE2 patterns of references too short to hold a word or identifier that would matter."""
 _NO_LETTERS = re.compile(r"[\W\d_]+")
-
-_REFUSED = partial(Issue, action=Action.REFUSED)
-
-ID_MISSING = _REFUSED(
-    "customer_id_missing", "The row has no customer id; add one and feed it back."
-)
-ID_REPEATED = _REFUSED(
-    "customer_id_repeated",
-    "An earlier row of the file has the same customer id; keep one of them.",
-)
-ID_IS_BVN = _REFUSED(
-    "customer_id_is_bvn",
-    "The customer id is a BVN, which must not be used as a reference; use the lender's own number.",
-)
-ID_IS_ACCOUNT = _REFUSED(
-    "customer_id_is_account",
-    "The customer id is the account number, which must not be used as a reference; use the "
-    "lender's own number.",
-)
-ID_IS_PHONE = _REFUSED(
-    "customer_id_is_phone",
-    "The customer id is a phone number, which must not be used as a reference; use the lender's "
-    "own number.",
-)
 
 
 def judge_bvn(text: str) -> Validated[str]:
@@ -99,12 +74,12 @@ def judge_customer_id(
     digits = bare_digits(text)
     forms = frozenset() if any(c.isalpha() for c in digits) else forms_in(digits)
     if digits == bvn or Form.BVN in forms:
-        return ID_IS_BVN
+        return issue("customer_id_is_bvn")
     if account and digits in {account, f"{bank_code}{account}"}:
-        return ID_IS_ACCOUNT
+        return issue("customer_id_is_account")
     number = re.sub(r"[().]", "", digits)
     own_phone = phone is not None and phone in {number, f"+{number}", f"+234{number}"}
-    return ID_IS_PHONE if own_phone or Form.PHONE in forms else None
+    return issue("customer_id_is_phone") if own_phone or Form.PHONE in forms else None
 
 
 def references(rows: pa.Table) -> pa.Array:
@@ -143,26 +118,20 @@ def _names_a_person(reference: str, *own: str | None) -> bool:
     return any(len(word) >= _ENOUGH_LETTERS and word in reference_words for word in words)
 
 
-class SeenIds:
-    """The customer ids seen so far, by their 64-bit hashes.
+def repeated(ids: Iterable[str], seen: set[int]) -> Mask:
+    """Return which of these ids were seen before, here or in an earlier call; add their hashes.
 
-    The chance that any two of a million ids share a hash is one in thirty million.
+    The chance that any two of a million ids share a 64-bit hash is one in thirty million.
     """
-
-    def __init__(self) -> None:
-        self._seen: set[int] = set()
-
-    def repeats(self, ids: Iterable[str]) -> Mask:
-        """Return which of these ids were seen before, here or in an earlier call; add them."""
-        repeated = []
-        for digest in map(hash, ids):
-            repeated.append(digest in self._seen)
-            self._seen.add(digest)
-        return np.array(repeated, np.bool_)
+    found = []
+    for digest in map(hash, ids):
+        found.append(digest in seen)
+        seen.add(digest)
+    return np.array(found, np.bool_)
 
 
 class CustomerNumbers:
-    """Numbers the customers of a file whose rows are merged, by 64-bit hashes like `SeenIds`.
+    """Numbers the customers of a file whose rows are merged, by 64-bit hashes as in `repeated`.
 
     The file is read twice: the first time shows whether any row of a customer has a usable
     identifier.
