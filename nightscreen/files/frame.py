@@ -41,6 +41,7 @@ _CONFIG: dict[str, str] = {
     "allow_community_extensions": "false",
     "python_enable_replacements": "false",
     "arrow_lossless_conversion": "true",
+    "threads": "1",  # leaves the other cores to other processes
 }
 
 
@@ -92,7 +93,6 @@ class Frame:
         spill: folder for data beyond the memory limit, made if needed and removed at the end. It
             is inside the run's workspace, which is swept after a crash. None for no spilling.
         memory: memory limit.
-        threads: one leaves the other cores to other processes.
     """
 
     def __init__(
@@ -101,12 +101,11 @@ class Frame:
         spill: Path | None = None,
         *,
         memory: str = MEMORY,
-        threads: int = 1,
     ) -> None:
         self._queries = queries
         self._spill = spill
         folder = "" if spill is None else str(spill)
-        config = {**_CONFIG, "memory_limit": memory, "threads": str(threads)}
+        config = {**_CONFIG, "memory_limit": memory}
         self._connection = duckdb.connect(config={**config, "temp_directory": folder})
         self._connection.execute("SET enable_external_access = false")
         self._connection.execute("SET lock_configuration = true")

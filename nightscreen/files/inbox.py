@@ -69,8 +69,7 @@ class Ticket:
     def count_attempt(self) -> int:
         """Save that screening begins, and return how often it did."""
         self.attempts += 1
-        note = {"name": self.name, "attempts": self.attempts}
-        write_private(self.folder / NOTE, json.dumps(note).encode())
+        _save_note(self.folder, self.name, self.attempts)
         return self.attempts
 
     def write(self, name: str, text: str) -> None:
@@ -161,7 +160,7 @@ class Inbox:
         lock = FileLock.take(folder / _LOCK)
         if lock is None:  # another watch removed the folder in between
             return None
-        write_private(folder / NOTE, json.dumps({"name": name, "attempts": 0}).encode())
+        _save_note(folder, name)
         file = folder / safe_name
         try:
             (self.path / name).rename(file)
@@ -186,7 +185,7 @@ class Inbox:
         """Move a file to `waiting` until its run is approved or refused; its lock is released."""
         folder = self.waiting / run_id
         ticket.move(folder, folder / ticket.file.name)
-        write_private(folder / NOTE, json.dumps({"name": ticket.name, "attempts": 0}).encode())
+        _save_note(folder, ticket.name)
 
     def waiting_runs(self) -> list[str]:
         """Return the runs whose files wait for approval, oldest first."""
@@ -268,6 +267,10 @@ def _take_again(folder: Path) -> Ticket | None:
         return None
     name, attempts = note.get("name", files[0].name), note.get("attempts", 0)
     return Ticket(folder, name, files[0], lock, attempts)
+
+
+def _save_note(folder: Path, name: str, attempts: int = 0) -> None:
+    write_private(folder / NOTE, json.dumps({"name": name, "attempts": attempts}).encode())
 
 
 def _note_of(folder: Path) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nightscreen.files.private_files import FileLock, make_private_folder, write_unsynced
+from nightscreen.files.private_files import FileLock, make_private_folder, write_private
 from nightscreen.schemas.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,9 +50,9 @@ def announcing(home: Path) -> Iterator[Callable[[str, str], None]]:
     def save(url: str, login: str) -> None:
         (home / LOGIN_FILE).unlink(missing_ok=True)
         if login:
-            write_unsynced(home / LOGIN_FILE, login.encode())
+            write_private(home / LOGIN_FILE, login.encode(), lasting=False)
         note = {"pid": os.getpid(), "prefect_api_url": url}
-        write_unsynced(home / NOTE, json.dumps(note).encode())
+        write_private(home / NOTE, json.dumps(note).encode(), lasting=False)
 
     try:
         save("", "")

@@ -46,18 +46,12 @@ def make_private_folder(path: Path, *, ours: bool = True) -> Path:
     return path
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Write a whole file; a crash leaves the old file or the new one, never a part."""
-    with atomic_write(path) as partial:
-        partial.write_bytes(data)
+def write_private(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    """Write a whole file; a crash leaves the old file or the new one, never a part.
 
-
-def write_unsynced(path: Path, data: bytes) -> None:
-    """Write a whole file that is not needed after a power loss, without syncing.
-
-    Other processes see the old file or the new one, never a part.
+    So do other processes see it. A file that is not needed after a power loss is not `lasting`.
     """
-    with atomic_write(path, lasting=False) as partial:
+    with atomic_write(path, lasting=lasting) as partial:
         partial.write_bytes(data)
 
 

@@ -321,8 +321,7 @@ class RunFiles:
             document["files"] = self._files_now(document["files"])
             note = {"at": instant_text(at), "reason": self.reason, "files": sorted(self.touched)}
             document["rewritten"] = [*document.get("rewritten", []), note]
-            text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
-            write_private(manifest, text.encode())
+            RunFolder(self.path).write_json(MANIFEST, document)
         publish(self.path)
         (self.path / NOTE).unlink(missing_ok=True)
         return len(self.touched) + self.beside

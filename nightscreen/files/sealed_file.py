@@ -13,18 +13,19 @@ import os
 import shutil
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import pyarrow as pa
 
-from nightscreen.files.private_files import atomic_write, make_private_folder, write_unsynced
+from nightscreen.files.private_files import atomic_write, make_private_folder, write_private
 from nightscreen.schemas.errors import InputError, JournalError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from nightscreen.files.sealing import Sealer
 
@@ -108,19 +109,9 @@ def _anonymous_file() -> Iterator[tuple[BinaryIO, Path]]:
         yield file, (place if place.is_dir() else Path("/dev/fd")) / str(file.fileno())
 
 
-@contextmanager
-def unsealed_input(path: Path, sealer: Sealer) -> Iterator[Path]:
-    """Yield a path at which an input can be read, whether it is sealed or not.
-
-    Raises:
-        InputError: as in `unsealed`.
-        JournalError: as in `unsealed`.
-    """
-    if not is_sealed(path):
-        yield path
-        return
-    with unsealed(path, sealer) as plain_path:
-        yield plain_path
+def unsealed_input(path: Path, sealer: Sealer) -> AbstractContextManager[Path]:
+    """Give a path at which an input can be read; a sealed one as in `unsealed`."""
+    return unsealed(path, sealer) if is_sealed(path) else nullcontext(path)
 
 
 def drop_sealed(folder: Path) -> None:
@@ -192,7 +183,7 @@ class Workspace:
         with pa.ipc.new_stream(sink, table.schema, options=_PACKED) as writer:
             writer.write(table)
         sealed = self._sealer.seal(memoryview(sink.getvalue()).cast("B"), self._context(name))
-        write_unsynced(self.folder / f"{name}.sealed", sealed)
+        write_private(self.folder / f"{name}.sealed", sealed, lasting=False)
 
     def get(self, name: str) -> pa.Table:
         """Return the table with a name.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes, write_unsynced
+from nightscreen.files.private_files import LEAST_FREE_BYTES, free_bytes, write_private
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import OutputError
 from nightscreen.schemas.stops import TEST_MODE, StopReason
@@ -121,7 +121,7 @@ def write_vitals(home: Path, run_id: str, signs: Mapping[str, Any]) -> bool:
     """Replace a run's vital signs; return whether that worked: a full disk must not stop a run."""
     try:
         (home / FOLDER).mkdir(mode=0o700, exist_ok=True)
-        write_unsynced(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode())
+        write_private(home / FOLDER / f"{run_id}.json", json.dumps(signs).encode(), lasting=False)
     except (OSError, OutputError):
         return False
     return True

@@ -109,7 +109,6 @@ class Bank:
     aliases: tuple[str, ...]  # other names
     code: str | None  # 3-digit central-bank code; None if the service cannot look it up
     other_codes: tuple[str, ...]  # its codes in other schemes
-    kind: str  # `bank`, `merchant`, `microfinance`, `mortgage`, `payment_service`, `wallet`
     check: str  # `dmb`, `ofi` or `none`
 
     @cached_property
@@ -280,7 +279,7 @@ def _bank(row: dict[str, str], path: Path) -> Bank:
             f"has 3 digits or is blank, other codes are digits, check is dmb, ofi or none."
         )
     aliases = _listed(row["aliases"])
-    return Bank(row["name"].strip(), aliases, code, others, (row["kind"] or "").strip(), check)
+    return Bank(row["name"].strip(), aliases, code, others, check)
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

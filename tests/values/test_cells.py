@@ -97,7 +97,9 @@ def test_every_issue_of_the_table_is_found_in_a_cell() -> None:
     """
     found = {code for case in cases() for code in case.said}
     codes = {row["code"] for row in read_rows(DATA / "issues.csv")}
-    assert {code for code in codes - found if not code.startswith(("bank_", "customer_id_"))} == set()
+    assert {
+        code for code in codes - found if not code.startswith(("bank_", "customer_id_"))
+    } == set()
 
 
 @pytest.mark.parametrize(
