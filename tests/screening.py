@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nightscreen.calling.asking import Asking
+from nightscreen.calling.run import Run
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.operations.person_run import PersonRun, run_people
@@ -93,11 +94,12 @@ class Unasked(Runner):
     def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
         self._meanwhile = meanwhile
 
-    async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
-        """Open the run and remember its folder."""
-        run = await super().open(opening)
+    @asynccontextmanager
+    async def watching(self, run: Run) -> AsyncIterator[None]:
+        """Remember the run's folder."""
         self.folder = run.folder.path
-        return run
+        async with super().watching(run):
+            yield
 
     async def may_spend(self, run: ScreeningRun) -> bool:
         if self._meanwhile is not None:
@@ -123,7 +125,7 @@ class Steered(Unasked):
         ask_here: answers in place of a person at the terminal.
     """
 
-    run: ScreeningRun  # the run, once it is open
+    run: ScreeningRun  # the run, once it is priced
 
     def __init__(
         self, steer: Steer | None = None, ask_here: Callable[[Approval], bool] | None = None
@@ -131,12 +133,9 @@ class Steered(Unasked):
         super().__init__()
         self._steer, self._ask_here = steer, ask_here
 
-    async def open(self, opening: Callable[[], Any]) -> Any:  # noqa: ANN401 - the run
-        self.run = await super().open(opening)
-        return self.run
-
     async def may_spend(self, run: ScreeningRun) -> bool:
         """Ask for approval with `ask_here`."""
+        self.run = run
         return may_spend(run, by="tester", ask_here=self._ask_here)
 
     @asynccontextmanager

@@ -90,8 +90,8 @@ def require_consent(settings: Settings) -> None:
 
 
 @contextmanager
-def opened_journal() -> Iterator[Journal]:
-    """Open the journal of the settings.
+def opened_journal(settings: Settings | None = None) -> Iterator[Journal]:
+    """Open the journal of the settings; a command that has read them passes them on.
 
     Raises:
         InputError: there is none yet.
@@ -99,7 +99,7 @@ def opened_journal() -> Iterator[Journal]:
     from nightscreen.journal import journal_of
     from nightscreen.journal.opening import journal_exists
 
-    settings = settings_of_command()
+    settings = settings or settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
         raise InputError(
             f"there is no journal under {settings.home} yet; it is made by the first run, or set "

@@ -220,7 +220,7 @@ def import_reviewed(
 
     rows = read_returned(file)
     settings = settings_of_command()
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         actor = Actor.by_command(settings)
         imported = import_reviews(journal, actor, rows, settings, days=days, partial=partial)
     names = ("line", "column", "code", "hint")
@@ -266,8 +266,9 @@ def import_loans(
     ] = None,
 ) -> Result:
     """Import a loan book; a loan's later day replaces an earlier one."""
-    folder = output or Path(settings_of_command().output)
-    with opened_journal() as journal:
+    settings = settings_of_command()
+    folder = output or Path(settings.output)
+    with opened_journal(settings) as journal:
         path = Path(mapping) if mapping else None
         report = import_outcomes(journal, file, mapping=path, output=folder)
     return Result(report, more=about(report, folder))
@@ -278,6 +279,7 @@ def repaid(
     batch: Annotated[str, typer.Option(help="Only loans that this batch name decided on.")] = "",
 ) -> dict[str, Any]:
     """Report repayment by decision, reason, policy and month; what each rule caught and cost."""
-    bad = settings_of_command().bad_loan
-    with opened_journal() as journal:
-        return {"outcomes": outcomes_report(known_outcomes(journal), bad, batch=batch or None)}
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
+        known = known_outcomes(journal)
+        return {"outcomes": outcomes_report(known, settings.bad_loan, batch=batch or None)}

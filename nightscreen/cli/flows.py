@@ -48,6 +48,7 @@ from nightscreen.schemas.stops import REFUSALS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.config.settings import Settings
     from nightscreen.schemas.api_runs import QuotedRunParameters
 
 
@@ -102,9 +103,9 @@ def _warn_of_refusal(result: Result) -> Result:
 @command("loans track --json", of=loans, view="person-run")
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
-    settings_for_calls()
+    settings = settings_for_calls()
     result = _warn_of_refusal(run_as_command("people:track_loans", parameters))
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
         result
@@ -153,22 +154,22 @@ def pull(
     ] = False,
 ) -> Result:
     """Pull transactions; report what was added, modified and removed since the last pull."""
-    settings_for_calls()
+    settings = settings_for_calls()
     if customer and parameters.run:
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
     kind = AccountPull if accounts else TransactionPull
-    grants = _grants(scope_of(kind.kinds[0]), customer) if customer else []
+    grants = _grants(settings, scope_of(kind.kinds[0]), customer) if customer else []
     return run_as_command(f"people:{kind.flow}", parameters.model_copy(update={"grants": grants}))
 
 
-def _grants(scope: str, customers: Sequence[str]) -> list[str]:
+def _grants(settings: Settings, scope: str, customers: Sequence[str]) -> list[str]:
     """Return the customers' live grants.
 
     Raises:
         InputError: a customer has none; the text gives the position, because an id may be personal.
     """
     grant_ids = []
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         consents = Consents(journal)
         for position, customer in enumerate(dict.fromkeys(customers), start=1):
             grant = next(iter(consents.history(customer)), None)

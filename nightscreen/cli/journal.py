@@ -70,8 +70,9 @@ def settle(
         cost_micro = typed_micro(cost)
     except ValueError:
         raise UsageError("--cost: write naira such as 25 or 17.50") from None
-    with opened_journal() as journal:
-        settled = settle_call(journal, Actor.by_command(settings_of_command()), call, cost_micro)
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
+        settled = settle_call(journal, Actor.by_command(settings), call, cost_micro)
     return {"run_id": settled.run_id, **settled.document()}
 
 
@@ -94,9 +95,10 @@ def reread() -> Result:
     from nightscreen.calling.rereading import reread as read_again
     from nightscreen.client.response_rules import load_response_rules
 
-    own = settings_of_command().own_table("manners")
+    settings = settings_of_command()
+    own = settings.own_table("manners")
     rules = load_response_rules(own)
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         by_check = read_again(journal, rules)
     checks = {
         check: {

@@ -45,7 +45,7 @@ def explain(
 
     settings = settings_of_command()
     declared = read_declarations(settings)
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         cash_flow = explain_cash_flow(journal, CashFlow.of(settings), customer_id)
         document: dict[str, Any] = {"customer_id": customer_id}
         try:
@@ -70,7 +70,7 @@ def subject_access(
 
     settings = settings_of_command()
     declared = read_declarations(settings)
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         people = lookup_subject(journal, customer_id)
         document = gather(journal, people, settings.retention, declared)
         Audit(journal).write_by_command("subject access handed over", customer_id=customer_id)
@@ -121,9 +121,10 @@ def erase(
         return _erase_listed(customer_id, bvn, batch, yes=yes)
     if bvn and _BVN.fullmatch(bvn) is None:
         raise UsageError("--bvn takes the 11 digits of a BVN")
-    with opened_journal() as journal:
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
         target = ErasureTarget(customer_id=customer_id, batch=batch, bvn=bvn)
-        scope = find_for_erasure(journal, target)
+        scope = find_for_erasure(journal, target, settings.inbox)
         preview = scope.document()
         if dry_run:
             return Result({**preview, "dry_run": True})
@@ -153,7 +154,8 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Resul
 
     done: list[dict[str, Any]] = []
     failed: list[str] = []
-    with opened_journal() as journal:
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
         for number, identifier in enumerate(identifiers, start=1):
             target = (
                 ErasureTarget(bvn=identifier)
@@ -161,7 +163,8 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Resul
                 else ErasureTarget(customer_id=identifier, batch=batch)
             )
             try:
-                done.append(erase_found(journal, find_for_erasure(journal, target), more=True))
+                scope = find_for_erasure(journal, target, settings.inbox)
+                done.append(erase_found(journal, scope, more=True))
             except InputError as error:
                 failed.append(f"line {number}: {error}")
         emptied = {"log_emptied": scrub_database(journal)}
@@ -169,14 +172,14 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Resul
     return Result(document, 2 if failed else 0, more=emptied)
 
 
-def find_for_erasure(journal: Journal, target: ErasureTarget) -> ErasureScope:
+def find_for_erasure(journal: Journal, target: ErasureTarget, inbox: Path) -> ErasureScope:
     """Find a person's data; an earlier erasure left unfinished is finished first.
 
     Raises:
         InputError: nothing is held of them.
     """
     purging.repair_manifests(journal)
-    return erasure.find_person_data(journal, target, inbox=settings_of_command().inbox)
+    return erasure.find_person_data(journal, target, inbox=inbox)
 
 
 def erase_found(journal: Journal, scope: ErasureScope, *, more: bool = False) -> dict[str, Any]:
@@ -220,14 +223,15 @@ def purge(
         raise UsageError("give --hold or --release, not both")
     if hold and not reason.strip():
         raise UsageError("say with --reason why the run is held; no personal data")
-    with opened_journal() as journal:
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
         if hold:
             purging.hold(journal, hold, reason)
         if release:
             purging.release(journal, release)
         if hold or release:
             return {"held": hold or None, "released": release or None}
-        retention = settings_of_command().retention
+        retention = settings.retention
         if older_than is not None:
             retention = retention.all_of(older_than)
         due = purging.due(journal, retention)

@@ -68,9 +68,9 @@ def _document(
 @command("runs list --json", of=app, view="runs")
 def list_() -> Result:
     """List past runs, newest first, killed ones included."""
-    timeout = settings_of_command().approval_timeout
-    with opened_journal() as journal:
-        approval_of = partial(Approvals(journal).state_of, valid=timeout)
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
+        approval_of = partial(Approvals(journal).state_of, valid=settings.approval_timeout)
         spent = journal.money.by_run()
         runs = journal.runs.newest()
         document = {"runs": [_document(journal, run, approval_of(run), spent) for run in runs]}
@@ -96,13 +96,13 @@ def _show_run(document: dict[str, Any]) -> None:
 @command("runs show 20260301-220000-a1b2c3", of=app, view=_show_run)
 def show(run_id: RunArgument) -> dict[str, Any]:
     """Show one run: how it ended, what it cost, where its files are."""
-    timeout = settings_of_command().approval_timeout
-    with opened_journal() as journal:
+    settings = settings_of_command()
+    with opened_journal(settings) as journal:
         run = journal.runs.get(run_id)
         approvals = Approvals(journal)
-        spent = {run_id: journal.money.of_run(run_id)}
+        state = approvals.state_of(run, valid=settings.approval_timeout)
         return {
-            **_document(journal, run, approvals.state_of(run, valid=timeout), spent),
+            **_document(journal, run, state, {run_id: journal.money.of_run(run_id)}),
             "parameters": run.parameters,
             "report": run.report,
             "approvals": [each.document() for each in approvals.of_run(run_id)],
@@ -117,8 +117,9 @@ def release(
     """Release a run that was held because its results were not plausible."""
     from nightscreen.runs.open_cases import release as release_run  # loads the tables
 
-    actor = Actor.by_command(settings_of_command())
-    with opened_journal() as journal:
+    settings = settings_of_command()
+    actor = Actor.by_command(settings)
+    with opened_journal(settings) as journal:
         report = release_run(journal, actor, run_id, reason)
     return {
         "run_id": run_id,
@@ -152,7 +153,7 @@ def approve(
     cap = read_options(ScreenBatch, {"max_spend": max_spend}).cap
     decision = ApprovalDecision.REFUSED if refuse else ApprovalDecision.APPROVED
     settings = settings_of_command()
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         run = journal.runs.get(run_id)
         cap_micro = None if cap is None else to_micro(cap)
         actor = Actor.by_command(settings)
@@ -173,7 +174,7 @@ def approve(
     try:
         require_service(settings, quote_only=False)
         if not waits:
-            return screened(parameters)
+            return screened(parameters, settings)
         watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)
     except NightscreenError as error:
         text = f"run {run_id} is approved, but it could not be resumed here: {error}"

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.cli import engine
 from nightscreen.cli.command import Result, command
@@ -21,11 +21,14 @@ from nightscreen.cli.output import about, say, say_open_dates
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.schemas.errors import NightscreenError, SettingsError
 
+if TYPE_CHECKING:
+    from nightscreen.config.settings import Settings
+
 
 @command("screen customers.csv --max-spend 250000 --deadline 06:00", view="summary")
 def screen(parameters: ScreenBatch) -> Result:
     """Screen a file of customers: the main command."""
-    return screened(parameters)
+    return screened(parameters, settings_of_command())
 
 
 @command(
@@ -36,16 +39,16 @@ def screen(parameters: ScreenBatch) -> Result:
 )
 def quote(parameters: ScreenBatch) -> Result:
     """Say what a run would cost; free, makes no calls."""
-    return screened(parameters.model_copy(update={"quote_only": True}))
+    quoted = parameters.model_copy(update={"quote_only": True})
+    return screened(quoted, settings_of_command())
 
 
-def screened(parameters: ScreenBatch) -> Result:
+def screened(parameters: ScreenBatch, settings: Settings) -> Result:
     """Screen a file, or only quote it.
 
     Raises:
         UsageError: parameters, settings, input or output are wrong.
     """
-    settings = settings_of_command()
     if not parameters.quote_only and parameters.workers <= 1:
         engine.begin_engine()
     from nightscreen.cli.preflight import check_before_engine

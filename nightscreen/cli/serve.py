@@ -197,10 +197,11 @@ def add(
         roles = [Role(each) for text in role for each in text.split(",")]
     except ValueError:
         raise UsageError("--role: choose among " + ", ".join(Role)) from None
-    with journal_of(settings_of_command()) as journal:
+    settings = settings_of_command()
+    with journal_of(settings) as journal:
         token = Accounts(journal).add(name, roles)
         Audit(journal).write_by_command("user added", name=name, roles=roles)
-    return _linked(name, token)
+    return _linked(settings, name, token)
 
 
 @command("desk user reset ada", of=user_app, view="link-of-user")
@@ -211,18 +212,19 @@ def reset(
     ] = False,
 ) -> dict[str, str]:
     """End a user's password and sessions; prints a link to set a new password."""
-    with journal_of(settings_of_command()) as journal:
+    settings = settings_of_command()
+    with journal_of(settings) as journal:
         accounts, audit = Accounts(journal), Audit(journal)
         token = accounts.reset(name)
         audit.write_by_command("user reset", name=name)
         if second_factor:
             accounts.set(name, second="")
             audit.write_by_command("second factor removed", name=name)
-    return _linked(name, token)
+    return _linked(settings, name, token)
 
 
-def _linked(name: str, token: str) -> dict[str, str]:
-    link = password_link(settings_of_command(), token, f"http://127.0.0.1:{PORT}")
+def _linked(settings: Settings, name: str, token: str) -> dict[str, str]:
+    link = password_link(settings, token, f"http://127.0.0.1:{PORT}")
     return {"name": name, "link": link, "token": token}
 
 

@@ -12,8 +12,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import say
+from nightscreen.config.settings import read_settings
 from nightscreen.journal.actor import has_users
 from nightscreen.journal.opening import open_read_only
 from nightscreen.report.format import lasting
@@ -92,7 +92,7 @@ def ask_on_terminal() -> None:
     terminal = AT_TERMINAL.get()
     if terminal is not None:
         is_terminal = sys.stdin.isatty() and sys.stderr.isatty()
-        terminal.ask = ask if is_terminal and not _desk_has_users(settings_of_command()) else None
+        terminal.ask = ask if is_terminal and not _desk_has_users(read_settings()) else None
 
 
 def _desk_has_users(settings: Settings) -> bool:

@@ -41,11 +41,12 @@ async def screen_batch(parameters: ScreenBatch) -> dict[str, Any] | State[Any]:
     """
     source = parameters.input
     batch = parameters.batch or (batch_name(Path(source)) if source else "")
-    runner = EngineRunner(batch, parameters.run)
-    with paging_false_starts(batch, parameters.run):
+    runner = EngineRunner()
+    with paging_false_starts(batch, parameters.run, lambda: runner.has_begun):
         settings = read_settings()
         parameters = await asyncio.to_thread(newest_input, parameters)
-    return await runner.ended(await run_screening(parameters, settings, runner=runner))
+        report = await run_screening(parameters, settings, runner=runner)
+    return await runner.ended(report)
 
 
 def newest_input(parameters: ScreenBatch) -> ScreenBatch:

@@ -434,7 +434,7 @@ async def run_people(
         JournalError: the journal cannot be used.
     """
     runner = runner or Runner()
-    work = await runner.open(partial(kind.open, parameters, settings, clock=clock))
+    work = await asyncio.to_thread(kind.open, parameters, settings, clock=clock)
     run = work.run
     async with closing(run), runner.watching(run):
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from nightscreen.journal.audit import user_name
 from nightscreen.runs.approval import may_spend
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from nightscreen.calling.run import Run
     from nightscreen.runs.screening_run import ScreeningRun
 
-R = TypeVar("R")
-
 
 class Runner:
     """Runs the stations of a run one after the other in this process.
@@ -33,10 +31,6 @@ class Runner:
     """
 
     by = ""
-
-    async def open(self, opening: Callable[[], R]) -> R:
-        """Open the run and return it, in a thread: it waits for the journal."""
-        return await asyncio.to_thread(opening)
 
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:  # noqa: ARG002 - for those that watch

@@ -55,7 +55,7 @@ async def run_screening(
         JournalError: the journal cannot be used; the first of checks that fail together.
     """
     runner = runner or Runner()
-    run = await runner.open(partial(open_screening, parameters, settings, clock=clock))
+    run = await asyncio.to_thread(open_screening, parameters, settings, clock=clock)
     async with closing(run), runner.watching(run):
         await runner.step("take in", read_input, run)
         await runner.step("plan", make_plan, run)

@@ -95,11 +95,11 @@ def handle_sigterm(
     stops: Stops,
     record_signal: Callable[[], None],
     cut: Callable[[], Coroutine[Any, Any, None]],
-) -> Iterator[None]:
+) -> Iterator[Callable[[], None]]:
     """Let SIGTERM stop a run in an orderly way while the body runs; a second one changes nothing.
 
     `record_signal` is called at once. Calls still in flight after `PATIENCE_S` are `cut`, so that
-    they are recorded as in doubt.
+    they are recorded as in doubt. The body gets a function that stops the run in the same way.
     """
     loop, timers = asyncio.get_running_loop(), list[asyncio.TimerHandle]()
     cuts = set[asyncio.Task[None]]()  # the loop keeps only weak references
@@ -116,10 +116,10 @@ def handle_sigterm(
     try:
         previous = signal.signal(signal.SIGTERM, on_signal)
     except ValueError:  # not the main thread, where no signal arrives
-        yield
+        yield stop
         return
     try:
-        yield
+        yield stop
     finally:
         for timer in timers:
             timer.cancel()
@@ -203,12 +203,9 @@ def _task(name: str, *, is_retried: bool) -> Task[[Callable[[], Any]], Any]:
 class EngineRunner(Runner):
     """Runs a run's stations as task runs of the current flow.
 
-    Args:
-        batch: the batch name in a page about a run that could not begin.
-        resumed: id of the run that is resumed, if any.
-
     Attributes:
-        run: the run, once it is watched.
+        run: the run, once it has begun.
+        has_begun: the run is open.
         client: makes its calls; None when it makes none.
         at_work: its last phase, as in `ops.vitals`.
         signalled: SIGTERM arrived while the run was open.
@@ -216,17 +213,11 @@ class EngineRunner(Runner):
 
     run: Run
 
-    def __init__(self, batch: str = "", resumed: str = "") -> None:
-        self._batch = batch
-        self._resumed = resumed
+    def __init__(self) -> None:
+        self.has_begun = False
         self.client: Client | None = None
         self.at_work = READING
         self.signalled = False
-
-    async def open(self, opening: Callable[[], R]) -> R:
-        """Open the run; send a page if that fails."""
-        with paging_false_starts(self._batch, self._resumed):
-            return await super().open(opening)
 
     def phase(self) -> str:
         """Return the run's phase."""
@@ -245,7 +236,7 @@ class EngineRunner(Runner):
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:
         """Watch the run; let signals and the user at the terminal stop it."""
-        self.run = run
+        self.run, self.has_begun = run, True
         with shown_at_terminal(run), handle_sigterm(run.stops, self.record_signal, self.cut):
             await tag_run("nightscreen", run.run_id, run.purpose)
             async with watching(run, self.phase):
@@ -347,10 +338,10 @@ async def run_in_engine(
     kind: type[PersonRun[P, Any]], parameters: P
 ) -> dict[str, Any] | State[Any]:
     """Run a `PersonRun` as a flow; return its report, or a Prefect state."""
-    runner = EngineRunner(kind.name, parameters.run)
-    with paging_false_starts(kind.name, parameters.run):
-        settings = read_settings()
-    return await runner.ended(await run_people(kind, parameters, settings, runner=runner))
+    runner = EngineRunner()
+    with paging_false_starts(kind.name, parameters.run, lambda: runner.has_begun):
+        report = await run_people(kind, parameters, read_settings(), runner=runner)
+    return await runner.ended(report)
 
 
 # --- workers ---
@@ -409,14 +400,12 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
     asking = await asyncio.to_thread(open_worker, run_id, read_settings())
     if asking is None:  # the run has finished asking
         return {}
-    run, runner, loop = asking.run, EngineRunner(), asyncio.get_running_loop()
-    cut_at = float("inf")
+    run, runner = asking.run, EngineRunner()
 
     def record_signal() -> None:
         asking.leaves = True
 
-    async def follow_run() -> None:
-        nonlocal cut_at
+    async def follow_run(stop: Callable[[], None]) -> None:
         try:
             await sync_with_run(asking)
         except Exception:
@@ -424,14 +413,13 @@ async def ask_as_worker(run_id: str) -> dict[str, int]:
             run.stops.stop(StopReason.CANCELLED)
             raise
         if run.stops.reason == StopReason.CANCELLED:
-            cut_at = min(cut_at, loop.time() + PATIENCE_S)
-        if loop.time() >= cut_at:
-            await asking.client.aclose()
+            stop()
 
     try:
-        with handle_sigterm(run.stops, record_signal, asking.client.aclose):
+        with handle_sigterm(run.stops, record_signal, asking.client.aclose) as stop:
+            look = _keep_looking(partial(follow_run, stop), asking)
             try:
-                async with beside(_keep_looking(follow_run, asking)), asyncio.TaskGroup() as group:
+                async with beside(look), asyncio.TaskGroup() as group:
                     for check in run.operations:
                         group.create_task(ask_check(check, asking, runner))
             finally:

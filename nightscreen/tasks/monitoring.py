@@ -115,18 +115,22 @@ async def watching(run: Run, phase: Callable[[], str]) -> AsyncIterator[None]:
 
 
 @contextmanager
-def paging_false_starts(batch: str, run_id: str) -> Iterator[None]:
+def paging_false_starts(
+    batch: str, run_id: str, has_begun: Callable[[], bool] = lambda: False
+) -> Iterator[None]:
     """Send a page if a scheduled run could not begin: nobody watches it.
 
     Args:
         batch: its batch name; empty if not known yet.
         run_id: the run to resume; empty for a new run.
+        has_begun: whether the run is open by now, so that an error needs no page.
     """
     try:
         yield
     except NightscreenError as error:
         context = FlowRunContext.get()
-        if context is not None and getattr(context.flow_run, "auto_scheduled", False):
+        is_scheduled = context is not None and getattr(context.flow_run, "auto_scheduled", False)
+        if is_scheduled and not has_begun():
             # the error's text may quote a path
             payload = {"run_id": run_id, "error": type(error).__name__}
             _page(Alarm.NOT_STARTED, batch.rstrip("-*") or "unnamed", payload)

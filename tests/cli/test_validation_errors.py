@@ -143,6 +143,18 @@ def test_another_journals_key_is_refused_and_the_journal_left_as_it_was(
     assert here("runs", "list", "--json").document == {"runs": []}
 
 
+def test_a_name_that_is_no_setting_is_reported_once(
+    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also by a command that reads the settings and opens the journal."""
+    assert here("quote", "good.csv").status == 0
+    monkeypatch.setenv("NIGHTSCREEN_QQQQQ", "1")
+    listed = ("erase", "--customer-id", "-", "--yes")
+    monkeypatch.setattr("sys.stdin", ["A\n", "B\n"])
+    for words in (("runs", "list"), ("outcomes", "report"), ("purge", "--dry-run"), listed):
+        assert here(*words).err.count("NIGHTSCREEN_QQQQQ is no setting") == 1, words
+
+
 COMMANDS: list[tuple[tuple[str, ...], str]] = [
     (("scren",), "Did you mean 'screen'?"),
     (("screen", "--chekcs", "karma"), "No such option: --chekcs. Did you mean '--checks'?"),
