@@ -85,7 +85,8 @@ class LongestFirst(LoadFileScheduling):  # type: ignore[misc] # it ships no type
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> LongestFirst:
-    """Choose how tests are distributed over processes."""
+    """Choose how tests are distributed over processes; this one collects no tests itself."""
+    gc.enable()
     return LongestFirst(config, log)
 
 
