@@ -283,7 +283,13 @@ class PersonRun(ABC, Generic[P, T]):
         for operation, made in _call_ends(run, self.operation, waiting).items():
             total = made.total()
             answers = parts.answers if operation == self.operation else {}
-            counts = CheckCounts(lookups=total, distinct=total)
+            counts = CheckCounts(
+                lookups=total,
+                distinct=total,
+                rows_refused=answers.get(NoAnswer.REFUSED, 0),
+                rows_ineligible=answers.get(NoAnswer.INELIGIBLE, 0),
+                rows_invalid=answers.get(NoAnswer.INVALID, 0),
+            )
             ended = lookup_counts(counts, made, test_mode=end.in_test)
             checks[operation.value] = check_report(
                 counts, ended, calls.of(operation), answers=answers, asked=answers

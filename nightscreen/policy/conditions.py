@@ -56,6 +56,8 @@ _PATTERNS = frozenset(
     | {"not_ilike_escape", "regexp_matches", "regexp_full_match"}
 )
 _PATHS = frozenset({"json_extract_string", "->>"})
+_CLOCKS = frozenset({"now", "today", "current_date", "current_timestamp", "get_current_timestamp"})
+_NO_CLOCK = ": a decision must be repeatable; use a *_checked_at column or a fixed date"
 _BY_NAME = _PATHS | frozenset(
     # texts no longer than their arguments
     {"lower", "upper", "trim", "ltrim", "rtrim", "left", "right", "substring", "substr"}
@@ -278,8 +280,10 @@ class _Reading:
         elif folded in outputs_of_a_decision():
             message = f"{name} is what the policy decides and cannot be named here"
         else:
-            carried = "; a column that only your input has must be listed under carried"
-            message = f"there is no column {name}{suggestion(name, self._types) or carried}"
+            more = suggestion(name, self._types)
+            more = more or "; a column that only your input has must be listed under carried"
+            more = _NO_CLOCK if folded in _CLOCKS else more
+            message = f"there is no column {name}{more}"
         return message
 
     def _lambda(self, node: Node) -> str | None:
@@ -299,7 +303,8 @@ class _Reading:
         named = any(argument["name"] for argument in node["arguments"])
         qualified = node.get("catalog") or len(node["qualified_name"]["path"]) != 1
         if name not in _functions() or named or decorated or ordered or qualified:
-            message = f"the function {name} is not allowed in a condition"
+            clock = _NO_CLOCK if name in _CLOCKS else ""
+            message = f"the function {name} is not allowed in a condition{clock}"
         elif name == "list_value" and any(each["class"] != "CONSTANT" for each in arguments):
             message = "a list in a condition may hold constants only"
         elif name in _PATTERNS | _PATHS:

@@ -208,6 +208,9 @@ def test_nobody_is_asked_without_consent_and_nobody_twice(world: BvnWorld) -> No
     ]
     result = world.request(rows)
     assert result.states == {"awaiting_otp": 1, "ineligible": 2, "invalid": 1, "refused": 3}
+    check = result.report["checks"]["bvn_start"]
+    counted = [check[f"rows_{why}"] for why in ("ineligible", "invalid", "refused")]
+    assert (counted, check["lookups"], check["distinct"]) == ([2, 1, 3], 1, 1)
     assert ("8", "bvn_repeated") in result.problems
     assert len(world.calls()) == 1
 
