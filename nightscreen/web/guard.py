@@ -38,6 +38,7 @@ LONGEST_ADDRESS: Final = 4096  # path and query; the longest of our own pages ha
 _HOST = re.compile(r"(?:[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(?::[0-9]{1,4}[0-9]?)?")
 _FEATURES = ("camera", "display-capture", "geolocation", "microphone", "payment", "usb")
 _PERMISSIONS = ", ".join(f"{name}=()" for name in _FEATURES)
+_TOO_LARGE = 413  # a body over the limit of its route
 _YEARS_S = 2 * 365 * 24 * 3600  # two years, a choice: browsers use only https for so long
 _PORTS = {"http": 80, "https": 443}
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -99,8 +100,8 @@ class Guard:
 
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
+                self._add_headers(message, is_refusal=refused is not None)
                 sent.append(message["status"])
-                self._add_headers(message)
             await send(message)
 
         refused, response = self._trouble(scope), None
@@ -108,7 +109,7 @@ class Guard:
             if refused is None:
                 await self.inner(scope, receive, with_headers)
         except HTTPException as error:
-            if error.status_code == 413:  # noqa: PLR2004 - a body over the limit of its route
+            if error.status_code == _TOO_LARGE:
                 refused = ("too_large", 413)
             else:
                 response = await asyncio.to_thread(self.no_page, Request(scope), error)
@@ -130,7 +131,9 @@ class Guard:
             }
         )
 
-    def _add_headers(self, message: Message) -> None:
+    def _add_headers(self, message: Message, *, is_refusal: bool) -> None:
+        if message["status"] == _TOO_LARGE and not is_refusal:
+            raise HTTPException(_TOO_LARGE)  # Starlette would answer in plain text
         headers = MutableHeaders(scope=message)
         for name, value in self.headers.items():
             headers.setdefault(name, value)

@@ -75,7 +75,9 @@ def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
         refused = comment(ada, "See this", file)
         assert refused.status_code == 400
         assert ">See this</textarea>" in refused.text
-    assert comment(ada, "Big", ("a.pdf", large * 2)).status_code == 413
+    refused = comment(ada, "Big", ("a.pdf", large * 2))
+    assert refused.status_code == 413
+    assert "The desk takes no more than that at once." in refused.text
     assert comment(ada, " \n ", ("a.pdf", LETTER)).status_code == 400
     assert kept(bank) == (0, 0)
     comment(ada, "The letter.", ("letter.pdf", LETTER))

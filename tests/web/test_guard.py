@@ -175,6 +175,8 @@ def test_forms_that_are_none_are_refused() -> None:
         path = "/change" if kind is FORM else "/upload"
         answered, _, reached = send("POST", path, [HOST, kind], body)
         assert (answered, reached) == (status, []), body[:60]
+    large = send("POST", "/change", [HOST, FORM, (b"content-length", b"9999")], b"a=1")
+    assert (large[0], large[1][b"content-length"]) == (413, str(len("too_large")).encode())
 
 
 def test_the_log_names_the_page_and_nothing_that_was_sent(
