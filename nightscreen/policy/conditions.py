@@ -211,6 +211,7 @@ def _judge_empty_row(connection: DuckDBPyConnection, sql: str) -> str | None:
         return str(error)
     except duckdb.Error as error:
         message = str(error).splitlines()[0].split(" Error: ", 1)[-1].strip()
+        message = message.split(" Use TRY(", 1)[0]  # DuckDB's advice; a condition may not follow it
         return message + ("; correct it" if isinstance(error, duckdb.ConversionException) else "")
     if kind == "BOOLEAN":
         return None

@@ -114,6 +114,12 @@ def test_a_mistake_in_a_condition_is_told_at_its_line(what: str) -> None:
     assert message in said
 
 
+def test_no_advice_is_given_that_a_condition_may_not_follow() -> None:
+    ((_, message),) = told(one("1/0 = 1"))
+    assert message.startswith("Division by zero")
+    assert "TRY(" not in message
+
+
 def test_a_mistake_in_a_later_line_is_told_at_that_line() -> None:
     ((line, message),) = told(one("\nexposure > 1\nor loans > 3"))
     assert line == 8
