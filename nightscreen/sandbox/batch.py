@@ -64,7 +64,12 @@ def make_batch(
 
     The same seed gives the same people, consents and damage, of `damage_pct` percent of the rows.
     Consents are dated from `today`; None takes the present day (UTC).
+
+    Raises:
+        ValueError: rows below 0, or a damage share outside 0 to 100.
     """
+    if rows < 0 or not 0 <= damage_pct <= 100:  # noqa: PLR2004 - percent
+        raise ValueError("rows must not be below 0, and damage must be between 0 and 100 percent")
     maker = _Maker(random.Random(seed), today or datetime.now(UTC).date())
     with path.open("w", encoding="utf-8", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")

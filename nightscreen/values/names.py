@@ -262,21 +262,20 @@ def known_names_differ(a: Word, b: Word) -> Similarity | None:
 def behind_one_opening(a: Word, b: Word) -> Similarity | None:
     """Names with the same opening are compared by the rest: brothers share the opening.
 
-    A letter that is missing, extra or exchanged with the next (CHINEDU, CHINDU) seldom makes a
-    brother's name, as a replaced one does.
+    Two exchanged letters (CHINWE, CHIWNE) are a slip. A letter that is missing or extra may be one
+    (CHINEDU, CHINDU), or make another name (ADEDAYO, ADEAYO).
     """
     if not a.opening or not b.opening:
         return None
-    same = a.opening == b.opening
-    rests = _by_letters(a.rest, b.rest) if same else Similarity.DIFFERENT
-    return rests or (Similarity.SURE if _is_misplaced(a.text, b.text) else rests)
-
-
-def _is_misplaced(one: str, other: str) -> bool:
-    """Return whether one letter of a longer word is missing, extra or exchanged with the next."""
-    is_replaced = len(one) == len(other) and sorted(one) != sorted(other)
-    long_enough = min(len(one), len(other)) >= _KEYED_WORD
-    return long_enough and not is_replaced and OSA.distance(one, other) == 1
+    if a.opening != b.opening:
+        return Similarity.DIFFERENT
+    by_letters = _by_letters(a.rest, b.rest)
+    short, long = sorted((a.text, b.text), key=len)
+    if by_letters or len(short) < _KEYED_WORD or OSA.distance(short, long) > 1:
+        return by_letters
+    if len(short) < len(long):
+        return Similarity.NEAR
+    return Similarity.SURE if sorted(short) == sorted(long) else by_letters
 
 
 @_rule("NOSAKHARE NOSA", "OLUWASEUN OLUWA")
@@ -365,6 +364,7 @@ class Name(NamedTuple):
     honours: list[str]  # titles that are also names, such as PRINCE
     generations: set[str]  # `junior` or `senior`
     fillers: list[str]  # words that are not names, such as BIN and AL
+    first_initial: str = ""  # an initial before the first word
 
 
 class _Pairing(NamedTuple):
@@ -479,7 +479,13 @@ def _customer(fields: tuple[str, ...]) -> tuple[Name, str | None, str | None] | 
             has_surname = at == len(parts) - 1 and len(others) > 1  # the other fields name it
             parts = [others[0], more, *others[1:]] if has_surname or not more else [part]
             break
-    words = [word for part in parts for word in part]
+    last_part = len(parts) - 1
+    words = [
+        word
+        for at, part in enumerate(parts)
+        if at in {0, last_part} or part != parts[at - 1]  # one name in two fields is one name
+        for word in part
+    ]
     last = words[-1] if len(words) > 1 else ""
     titled = last if listed("titles").get(last, "no") != "no" else None
     name = read_name(words, titled)
@@ -507,7 +513,9 @@ def read_name(folded: Sequence[str], titled: str | None = None) -> Name | None:
     generations = {listed("suffixes")[mark] for mark in parts["generation"]}
     if not words and not parts["initial"]:
         return None
-    return Name(words, parts["initial"], parts["honour"], generations, parts["filler"])
+    first = next(iter(_CAPITALS.findall(folded[0])), "")
+    opens = first if first in parts["initial"] else ""
+    return Name(words, parts["initial"], parts["honour"], generations, parts["filler"], opens)
 
 
 @lru_cache(maxsize=CACHED_WORDS)
@@ -575,8 +583,6 @@ def _pair(ours: Name, theirs: Name) -> _Pairing:
             pairs[alike(one, other)].append((one, other))
             left.remove(one)
             right.remove(other)
-    paired = {word for each in pairs.values() for pair in each for word in pair}
-    left, right = ([word for word in side if word not in paired] for side in (left, right))
     agreed, mine_open, others_open = _initials(ours, theirs, left, right)
     contrary = (mine_open and (right or others_open)) or (others_open and left)
     generations = ours.generations and theirs.generations
@@ -639,5 +645,7 @@ def _first_name_doubt(
         return None
     at, end = held.index(first), held.index(last)
     before = held[:at] if end == len(held) - 1 else held[1:at] if end == 0 else []
-    # one that an initial of the customer stands for is the customer's too
-    return f"the account has a name before {first}" if {*before} & {*pairing.theirs} else None
+    # what the customer's own first initial stands for is no name of a father
+    own = {word for word in before if customer.first_initial and word not in pairing.theirs}
+    own = {word for word in own if word.startswith(customer.first_initial)}
+    return f"the account has a name before {first}" if {*before} - own else None
