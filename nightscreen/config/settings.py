@@ -16,13 +16,14 @@ from urllib.parse import urlsplit
 from pydantic import (
     AfterValidator,
     BaseModel,
-    BeforeValidator,
     ConfigDict,
     Field,
     SecretStr,
     TypeAdapter,
     ValidationError,
     ValidationInfo,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
     field_validator,
 )
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -65,13 +66,17 @@ def _service_address(url: str) -> str:
     return url.rstrip("/")
 
 
-def _days_or_duration(value: object) -> object:
-    """Read a bare number as days; leave ISO 8601 durations to pydantic."""
+def _days_or_duration(value: object, parsed: ValidatorFunctionWrapHandler) -> timedelta:
+    """Read a bare number as days, other text as an ISO 8601 duration."""
     if isinstance(value, str) and re.fullmatch(r"\d+(\.\d+)?", value.strip()):
-        return timedelta(days=float(value))
-    if isinstance(value, int | float):
-        return timedelta(days=value)
-    return value
+        value = float(value)
+    try:
+        age: timedelta = parsed(timedelta(days=value) if isinstance(value, int | float) else value)
+    except (ValidationError, OverflowError):
+        age = timedelta(-1)
+    if age < timedelta(0):
+        raise ValueError("must be a number of days such as 30, or a duration such as P30D")
+    return age
 
 
 def _exact_address(url: str) -> str:
@@ -125,7 +130,7 @@ PortalAddress = Annotated[str, AfterValidator(_portal_address)]
 Proxies = Annotated[str, AfterValidator(_proxies)]
 ProxyAddress = Annotated[SecretStr, AfterValidator(_proxy_address)]
 Origins = Annotated[str, AfterValidator(_origins)]
-Age = Annotated[timedelta, BeforeValidator(_days_or_duration)]
+Age = Annotated[timedelta, WrapValidator(_days_or_duration)]
 Naira = Annotated[Decimal, Field(ge=0, max_digits=18, decimal_places=6)]
 Cap = Annotated[int, Field(ge=1, le=1024)]
 TimeoutS = Annotated[float, Field(gt=0, le=600)]

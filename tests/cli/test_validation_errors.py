@@ -53,6 +53,8 @@ MISTAKES = {
         "--karma-identities", "image", "--karma-identities: karma cannot be asked by image: the"
     ),
     "thresholds": _setting("SELFIE_MATCH_AT", "60", "NIGHTSCREEN_SELFIE_NO_MATCH_BELOW: is 70"),
+    "age": _setting("FRESHNESS__KARMA__CLEAR", "-1", "must be a number of days such as 30, or"),
+    "age of ages": _setting("FRESHNESS__KARMA__CLEAR", "9" * 12, "must be a number of days"),
     "mapping broken": _mapping(b"[columns\n", "not valid TOML"),
     "http": _setting("BASE_URL", "http://service.example", "must begin with https://"),
     "password in url": _setting("BASE_URL", "https://u:hush@service.example", "user name"),
