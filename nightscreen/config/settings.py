@@ -301,7 +301,7 @@ def overridden(
         place = ".".join(str(part) for part in first["loc"])
         raise SettingsError(
             f"freshness {place or ','.join(given)} cannot be read: {why}; write it such as "
-            "karma.clear=1 for a day, or ecosystem.found=PT12H"
+            "karma.clear=1"
         ) from None
 
 

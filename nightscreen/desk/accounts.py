@@ -167,6 +167,7 @@ class Accounts:
         branches: Collection[str] | None = None,
         *,
         by: str = "",
+        shown: str = "",
     ) -> User:
         """Give a user other roles, rights beside them, and branches; None leaves what there is.
 
@@ -176,6 +177,7 @@ class Accounts:
             rights: those that are given (True) or taken (False) now.
             branches: whose customers alone the user sees; empty for all.
             by: the user of the desk who changes it; empty for the command line.
+            shown: the user's `access` on the form; empty if nothing was shown.
 
         Raises:
             UsageError: there is no such user, somebody else changed it meanwhile, nobody would be
@@ -197,7 +199,8 @@ class Accounts:
         if more & SECOND_PERSON:
             values |= self._asleep(after, by)
         with self._writing() as (connection, users):
-            if any(getattr(users[user.key], each) != getattr(user, each) for each in values):
+            landed = any(getattr(users[user.key], each) != getattr(user, each) for each in values)
+            if landed or shown not in {"", user.access}:
                 raise UsageError(f"{user.name} was changed meanwhile; look again, then change it")
             others = [e for e in users.values() if e.name != user.name and e.password]
             for what, role in (("users", Role.ADMINISTRATOR), ("approve", Role.APPROVER)):

@@ -213,7 +213,8 @@ def change(context: Context) -> Response:
     else:
         rights = {right: context.text(right) == "given" for right in RIGHTS if context.text(right)}
         branches = context.text("branches").split(",") if "branches" in context.form else None
-        user = accounts.change(name, roles, rights, branches, by=context.name)
+        shown = context.text("shown")
+        user = accounts.change(name, roles, rights, branches, by=context.name, shown=shown)
         about: dict[str, Any] = {"roles": roles, "rights": rights, "branches": user.branches}
         context.record("user changed", name=name, **about)
     return users(context, link)

@@ -36,8 +36,6 @@ KILLED = "killed"
 _RECENT = 5000
 _RECENT_OUTCOMES = 200_000
 """The number of newest answers from which a quote estimates the charged share."""
-_SETTLED_LATE = 5000
-"""A run's last answer is to one of its so many newest calls: fewer are in flight at once."""
 _DATE_ORDER = "date_order {}"
 """Name in `meta` of the order of dates that a person chose for a batch."""
 _NEWEST = select(runs).order_by(runs.c.started_at.desc(), runs.c.run_id.desc())
@@ -279,6 +277,7 @@ class Runs(Part):
         query = select(*columns).where(whose == run_id, calls.c.call_id <= last)
         yield from self._database.in_blocks(query, calls.c.call_id, size=block, after=first - 1)
 
+    @with_retries
     def activity(self, run_id: str, *, alive: bool) -> RunActivity:
         """Return a summary of a run's calls so far.
 
@@ -287,25 +286,23 @@ class Runs(Part):
         doubtful = {CallState.IN_DOUBT.value, *(() if alive else (CallState.INTENT.value,))}
         kept, of_run = calls.c, calls.c.run_id == run_id
         is_answered = kept.state == CallState.ANSWERED.value
-        ends = func.count(), func.max(kept.call_id)
-        query = select(kept.check, *ends).where(of_run, is_answered).group_by(kept.check)
-        answered = self._database.fetch(query)
-        newest = max((call_id for *_, call_id in answered), default=0)
-        near = kept.call_id.between(newest - _SETTLED_LATE, newest)
-        whose = kept.run_id.concat("") == run_id  # with the index of runs, all calls would be read
-        query = select(func.max(kept.settled_at)).where(near, whose, is_answered)
-        last = self._database.fetch_value(query)
+        ends = func.count(), func.max(kept.settled_at)
+        goods = select(kept.check, *ends).where(of_run, is_answered).group_by(kept.check)
         kinds = (kept.check, kept.state, kept.trouble, kept.cost_micro.is_not(None).label("known"))
         sums = func.count(), func.sum(kept.reserved_micro)
-        query = select(*kinds, *sums).where(of_run, ~is_answered).group_by(*kinds[:3], "known")
+        others = select(*kinds, *sums).where(of_run, ~is_answered).group_by(*kinds[:3], "known")
+        with self._database.snapshot() as connection:  # a call is in one of the two
+            answered = connection.execute(goods).all()
+            unanswered = connection.execute(others).all()
         troubles: dict[str, dict[str, int]] = {}
         number = micro = 0
-        for check, state, trouble, known, count, reserved in self._database.fetch(query):
+        for check, state, trouble, known, count, reserved in unanswered:
             if trouble:
                 mine = troubles.setdefault(check, {})
                 mine[trouble] = mine.get(trouble, 0) + count
             if state in doubtful and not known:
                 number, micro = number + count, micro + int(reserved)
+        last = max((settled_at for *_, settled_at in answered), default=None)
         counts = {check: count for check, count, _ in answered}
         return RunActivity(last, counts, troubles, number, micro)
 

@@ -230,7 +230,7 @@ calls = _table(
     *_optional(BigInteger, "cost_micro", "balance_micro"),
     Column("final", Boolean, nullable=False, default=False),
     Index("calls_by_subject", "subject", "check"),
-    Index("calls_by_run", "run_id", "check", "state"),
+    Index("calls_by_run", "run_id", "check", "state", "settled_at"),
     _partial_index("calls_unsettled", "state", where="state IN ('intent', 'in_doubt')"),
     info={"old": _old_calls},
 )

@@ -86,7 +86,7 @@ TABLE: Final = (
     _person(5, "no-history", history="none"),
     _person(6, "no-match", likeness="no_match"),
     _person(7, "unsure", likeness="unsure"),
-    _person(*(8, "nobody"), account="missing", history="none", likeness="unknown", bvn_known=False),
+    _person(8, "nobody", account="missing", history="none", likeness="unknown", bvn_known=False),
     _person(9, "accounts", finish="accounts"),
     _person(40, "otp-never", otp="never"),
     _person(41, "otp-late", otp="late"),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from enum import StrEnum
 from typing import Final
 
@@ -76,6 +77,12 @@ class User(JournalRecord, kind="user", ground=Ground.APPROVALS, waiting={""}):
     link_known_to: tuple[str, ...] = ()
     alone_at: int | None = None
     alone_by: str = ""
+
+    @property
+    def access(self) -> str:
+        """Return a digest of roles, rights and branches."""
+        text = self.model_dump_json(include={"roles", "rights", "branches"})
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def must_have_second(self, setting: str) -> bool:
         """Return whether the setting DESK_SECOND_FACTOR requires a second factor of the user."""

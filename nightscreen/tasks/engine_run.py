@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import signal
+import threading
 from contextlib import asynccontextmanager, contextmanager
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -113,17 +114,15 @@ def handle_sigterm(
         record_signal()
         loop.call_soon_threadsafe(stop)
 
-    try:
-        previous = signal.signal(signal.SIGTERM, on_signal)
-    except ValueError:  # not the main thread, where no signal arrives
-        yield stop
-        return
+    is_main = threading.current_thread() is threading.main_thread()  # no other gets signals
+    previous = signal.signal(signal.SIGTERM, on_signal) if is_main else None
     try:
         yield stop
     finally:
         for timer in timers:
             timer.cancel()
-        signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
+        if is_main:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL if previous is None else previous)
 
 
 async def to_prefect_state(result: R, message: str, *, signalled: bool) -> R | State[Any]:

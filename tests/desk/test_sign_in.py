@@ -169,6 +169,26 @@ def test_a_user_whom_two_administrators_change_at_once_keeps_the_first_change(
     assert bem.roles == (Role.ANALYST,)
 
 
+def test_form_that_was_opened_before_another_change_gives_nothing_back(office: Office) -> None:
+    """It is refused; the page that it leads to shows what there is, and can be sent."""
+    admin = office.browser("administrator")
+    accounts = office.context.accounts
+    accounts.add("Bem", [Role.ANALYST, Role.PRIVACY])
+
+    def shown() -> str:
+        form = admin.get("/users").text.partition('name="name" value="Bem"')[2]
+        return re.findall(r'name="shown" value="(\w+)"', form)[0]
+
+    before = shown()
+    accounts.change("Bem", [Role.ANALYST], branches=["Kano"])
+    save = {"do": "change", "name": "Bem", "role": ["analyst", "approver"], "branches": "Kano"}
+    late = admin.post("/users", **save, shown=before)
+    assert (late.status_code, "was changed meanwhile" in late.text) == (400, True)
+    assert accounts.find("Bem").roles == (Role.ANALYST,)  # type: ignore[union-attr]  # added above
+    assert admin.post("/users", **save, shown=shown()).status_code == 200
+    assert Role.APPROVER in accounts.find("Bem").roles  # type: ignore[union-attr]  # as above
+
+
 def test_link_of_a_user_who_is_not_there_makes_no_first_user(office: Office) -> None:
     """An older backup that was restored may have no users, while links are still out."""
     accounts = office.context.accounts
