@@ -13,6 +13,7 @@ from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
 import openpyxl
+import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.desk.pages import lagos, naira
@@ -184,6 +185,18 @@ def test_customer_shows_evidence_until_its_consent_ends(bank: Office) -> None:
 def card(page: str) -> str:
     """Return the card of the credit history."""
     return page.partition('aria-label="Credit history"')[2].partition("</section>")[0]
+
+
+def test_customer_of_a_run_from_before_a_check_was_installed_has_a_page(bank: Office) -> None:
+    """The rows have no columns of that check."""
+    for part in bank.folder.rglob("part-*.parquet"):
+        table = pq.read_table(part)
+        later = [name for name in table.column_names if name.startswith("selfie_")]
+        assert later
+        pq.write_table(table.drop_columns(later), part)
+    page = bank.browser("analyst").get("/customers/C59")
+    assert (page.status_code, 'aria-label="Karma blacklist"' in page.text) == (200, True)
+    assert 'aria-label="Selfie' not in page.text
 
 
 def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:

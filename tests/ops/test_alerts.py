@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from prefect.context import FlowRunContext
+
 from nightscreen.ops.vitals import Alarm, Alarms
+from nightscreen.schemas.errors import InputError, NightscreenError
 from nightscreen.schemas.stops import StopReason
+from nightscreen.tasks import monitoring
 from tests.ops.signs import MINUTE, signs_in_a_test
 
 WAKING: list[tuple[Alarm, dict[str, Any]]] = [
@@ -48,3 +55,31 @@ def test_what_needs_a_person_now_is_told_once_and_the_rest_wakes_nobody() -> Non
     alarms, silent = Alarms(), {"silent_since": 10 * MINUTE}
     for changes, due in ((silent, [Alarm.OUTAGE]), ({}, []), (silent, [Alarm.OUTAGE])):
         assert alarms.due(signs_in_a_test(**changes)) == due
+
+
+def test_only_a_scheduled_run_that_cannot_open_wakes_a_person(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Once it is open, its stop is in its own report; what somebody started is seen at once."""
+    pages: list[tuple[str, dict[str, str]]] = []
+
+    def emit(event: str, _about: object, *, payload: dict[str, str], **_: object) -> None:
+        pages.append((event, payload))
+
+    def fail(error: Exception, *, scheduled: bool = True, has_begun: bool = False) -> None:
+        flow_run = SimpleNamespace(flow_run=SimpleNamespace(auto_scheduled=scheduled))
+        monkeypatch.setattr(FlowRunContext, "get", lambda: flow_run)
+        started = monitoring.paging_false_starts("portfolio-*", "run-1", lambda: has_begun)
+        with suppress(NightscreenError), started:
+            raise error
+
+    monkeypatch.setattr(monitoring, "emit_event", emit)
+    fail(InputError("/home/ada: no such file"), scheduled=False)
+    fail(InputError("/home/ada: no such file"), has_begun=True)
+    assert pages == []
+    fail(InputError("/home/ada: no such file"))
+    ((event, payload),) = pages
+    assert event == "nightscreen.page.not_started"
+    assert payload["run_id"] == "run-1"
+    assert payload["error"] == "InputError"
+    assert "ada" not in str(payload), "the error may quote a path"
