@@ -22,7 +22,12 @@ from nightscreen.sandbox.test_identifiers import by_customer
 if TYPE_CHECKING:
     from starlette.datastructures import QueryParams
 
-router: Final = APIRouter()
+router: Final = APIRouter(
+    responses={
+        "4XX": {"description": "a page that says what is wrong", "content": {"text/html": {}}}
+    },
+    default_response_class=HTMLResponse,
+)
 
 PATH: Final = "/data-share"
 CLIENT: Final = "Sandbox Lender"  # the one client that is registered, as customers see it

@@ -33,7 +33,13 @@ _REFUSED: Final = 400
 
 _PERSON: Final = TypeAdapter(people.Person)
 
-router: Final = APIRouter(prefix=_BASE, tags=["control"])
+_REFUSALS: Final[dict[int | str, dict[str, Any]]] = {
+    "4XX": {
+        "description": "what is wrong; nothing was changed",
+        "content": {"application/json": {}},
+    }
+}
+router: Final = APIRouter(prefix=_BASE, tags=["control"], responses=_REFUSALS)
 
 
 def _json(value: object, status: int = 200) -> Response:
@@ -345,7 +351,7 @@ async def refused(_request: Request, error: Exception) -> Response:
     if not isinstance(error, ValidationError | RequestValidationError):
         return _json({"error": str(error)}, _REFUSED)
     mistakes = [
-        f"{'.'.join(str(part) for part in mistake['loc'] if part != 'body')}: {mistake['msg']}"
+        f"{'.'.join(map(str, mistake['loc'])).removeprefix('body.')}: {mistake['msg']}"
         for mistake in error.errors()
     ]
     return _json({"error": "; ".join(mistakes)}, _REFUSED)

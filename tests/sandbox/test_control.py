@@ -51,6 +51,19 @@ async def test_what_is_not_understood_changes_nothing_and_reset_begins_anew() ->
     assert (await here.control("reset", {}))["scenario"] == "calm"
 
 
+async def test_every_refusal_is_described_and_says_what_is_wrong() -> None:
+    """FastAPI would describe a 422 that is never answered."""
+    here = Here()
+    paths = (await here.browser.get("/openapi.json")).json()["paths"]
+    ours = {path: each for path, each in paths.items() if not path.startswith("/v2/")}
+    described = {
+        status for each in ours.values() for way in each.values() for status in way["responses"]
+    }
+    assert described == {"200", "4XX"}
+    nothing = await here.browser.post("/_sandbox/wallet")
+    assert (nothing.status_code, nothing.json()) == (400, {"error": "body: Field required"})
+
+
 async def ask(here: Here, method: str, path: str, **body: object) -> dict[str, Any]:
     """Ask the service with the right key."""
     answer = await here.client.request(method, f"{VALIDATION}{path}", json=body or None)
