@@ -193,16 +193,18 @@ class Calls(Part):
         return self._database.retry(try_once)
 
     def _was_committed(self, connection: Connection, run_id: str, turn: _Turn) -> bool:
-        """Return whether the intents of an interrupted try were committed: all or none are.
+        """Return whether an interrupted try was committed: all of it is, or nothing.
 
         That try held the turn until it ended, so it has ended by now.
         """
+        if not turn.granted:  # it may have ended lookups, or taken some that others ask for
+            return lookups.are_changed(connection, turn.changed[:1], self._holders.name)
         query = select(calls.c.call_id).where(
             calls.c.call_id.in_([grant.call_id for _, grant in turn.granted]),
             calls.c.run_id == run_id,
             calls.c.holder == self._holders.name,
         )
-        return bool(turn.granted) and connection.execute(query).first() is not None
+        return connection.execute(query).first() is not None
 
     def _require_alive(self, connection: Connection) -> None:
         """Continue after the lock was lost, unless another process has taken over this one's calls.
@@ -349,6 +351,7 @@ class _Turn:
     Attributes:
         claim: the result of the request.
         granted: the calls that may be sent, with their grants.
+        changed: the changes of lookups: number, status, and attempts made.
     """
 
     _connection: Connection  # of the claim; it holds the turn
@@ -376,6 +379,7 @@ class _Turn:
         stops = {} if self._run is None else lookups.stops_of(connection, self._run_id)
         self.claim = Claim(stops=stops)
         self.granted: list[tuple[ReserveRequest | ClaimedLookup, Reservation]] = []
+        self.changed: list[tuple[int, LookupStatus, int]] = []
 
     @property
     def changes(self) -> Changes:
@@ -562,8 +566,8 @@ class _Turn:
                 case _:
                     claim.refused = grant.kind
         found = [*(each for each, _ in claim.taken), *claim.ended]
-        changes = [(each.lookup_id, each.state, each.attempts) for each in found]
-        lookups.change(self._connection, changes, self._me, owner=lookups.NOBODY)
+        self.changed = [(each.lookup_id, each.state, each.attempts) for each in found]
+        lookups.change(self._connection, self.changed, self._me, owner=lookups.NOBODY)
         if len(found) < self._request.number:
             claim.left = lookups.left_of(self._connection, run, self._request.check)
 

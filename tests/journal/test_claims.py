@@ -628,3 +628,36 @@ def test_what_a_lost_connection_left_unsure_counts_once(
         assert cut
         becomes = LookupStatus.PAID if settles else CLAIMED
         assert states(journal, interrupted.table)[0] is becomes, (settles, committed)
+
+
+@pytest.mark.parametrize("kind", ["held", "answered", "lapsed"])
+def test_what_a_claim_took_without_a_call_counts_once(
+    place: Place, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """A commit that was not heard of is recognised too if it granted nothing."""
+    other, journal = place.open(), place.open()
+    journal.database.give_up_s = 60
+    if kind != "lapsed":
+        (pair,) = reserve(other, 1, run="run-2")
+        if kind == "answered":
+            other.calls.settle("run-2", [ended(pair)])
+    fill(journal, ["karma"], ends_at=1 if kind == "lapsed" else None)
+    recording, cut = Database.recording, list[bool]()
+
+    @contextmanager
+    def cuts(
+        database: Database,
+        turn: Turn | None = None,
+        *,
+        first: Callable[..., None] | None = None,
+    ) -> Iterator[Connection]:
+        with recording(database, turn, first=first) as connection:
+            yield connection
+        if not cut:
+            cut.append(True)
+            raise JournalUnreachableError("the commit was not heard of")
+
+    monkeypatch.setattr(Database, "recording", cuts)
+    claimed = claim(journal, "karma", 1, since=0)
+    assert cut
+    assert (len(claimed.taken), len(claimed.ended)) == ((1, 0) if kind == "held" else (0, 1))
