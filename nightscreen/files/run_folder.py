@@ -73,7 +73,8 @@ class RunFolder:
         return cls(make_private_folder(output / run_id))
 
     def begin(self) -> None:
-        """Remove an earlier manifest and keep the earlier report, before files are replaced."""
+        """Remove partial files and an earlier manifest, and keep the earlier report."""
+        sweep_partial_files(self.path)
         withdraw_manifest(self.path)
         (self.path / MANIFEST).unlink(missing_ok=True)
         report = self.path / REPORT
@@ -177,6 +178,13 @@ class RunFolder:
             if path.is_file() and is_output:
                 files[name] = _entry(path, self.rows.get(name))
         return files
+
+
+def sweep_partial_files(folder: Path) -> None:
+    """Remove the partial files that a killed run left in its folder."""
+    for file in sorted(folder.rglob("*")):
+        if file.is_file() and file.name != NOTE and _REMAINS.fullmatch(file.name):
+            file.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,12 +312,6 @@ class RunFiles:
         self.touch(file)
         _copy(file, blanked)
         return number
-
-    def sweep(self) -> None:
-        """Remove partial files that a killed run left."""
-        for file in sorted(self.path.rglob("*")):
-            if file.is_file() and file.name != NOTE and _REMAINS.fullmatch(file.name):
-                file.unlink(missing_ok=True)
 
     def finish(self, at: int) -> int:
         """Update the manifest, and a copy at a URL, from the files; return how many changed."""

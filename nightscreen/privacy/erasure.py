@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow.compute as pc
 
 from nightscreen.files.outputs import Output, Whose, declared_as
-from nightscreen.files.run_folder import RowFilter, RunFiles, read_columns, rows_in
+from nightscreen.files.run_folder import (
+    RowFilter,
+    RunFiles,
+    read_columns,
+    rows_in,
+    sweep_partial_files,
+)
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal.audit import Audit
 from nightscreen.journal.consents import Consents
@@ -385,7 +391,7 @@ def erase(journal: Journal, found: ErasureScope, *, more: bool = False) -> dict[
     resting = [run for run in found.runs if not journal.runs.held_elsewhere(run.run_id)]
     folders = {run.run_id: RunFiles.of(Path(run.folder), ERASURE) for run in resting}
     for folder in folders.values():
-        folder.sweep()
+        sweep_partial_files(folder.path)
     found.runs = resting
     _remove_from_files(
         found, folders, Whose.LISTED, Whose.BY_PSEUDONYM, Whose.BY_CALL, Whose.AS_GIVEN

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.files.outputs import OUTPUTS
-from nightscreen.files.run_folder import RunFiles
+from nightscreen.files.run_folder import RunFiles, sweep_partial_files
 from nightscreen.files.sealed_file import drop_sealed, sweep_workspaces
 from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
@@ -153,7 +153,7 @@ def purge(journal: Journal, found: Purgeable) -> dict[str, Any]:
     for each in found.outdated:
         if not journal.runs.held_elsewhere(each.run_id):
             rewritten = folders.setdefault(each.folder, RunFiles.of(each.folder, RETENTION))
-            rewritten.sweep()
+            sweep_partial_files(each.folder)
             rewritten.remove(each.files)
     files = sum(folder.finish(journal.clock()) for folder in folders.values())
     audit.write_by_command(PURGED, **removed.numbers(), files=files)

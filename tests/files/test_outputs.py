@@ -11,7 +11,7 @@ import pytest
 from nightscreen.config.settings import GROUNDS
 from nightscreen.files.outputs import OUTPUTS, Output, Whose, declaration_of
 from nightscreen.files.private_files import make_private_folder, write_private
-from nightscreen.files.run_folder import RowFilter, RunFiles
+from nightscreen.files.run_folder import RowFilter, RunFiles, RunFolder
 from tests.laws import undeclared_files
 
 PERSONAL = [each for each in OUTPUTS if each.whose is not Whose.NOBODY]
@@ -52,6 +52,19 @@ def test_a_file_that_nobody_declared_is_found(tmp_path: Path) -> None:
     assert undeclared_files(tmp_path) == []
     write_private(tmp_path / "extras.csv", b"customer_id\n")
     assert undeclared_files(tmp_path) == ["extras.csv is declared nowhere"]
+
+
+def test_a_resumed_run_removes_the_partial_files_of_the_killed_one(tmp_path: Path) -> None:
+    """They have rows of customers. The inbox's texts and all whole files stay."""
+    folder = RunFolder.make(tmp_path, "20260101-000000-abcdef")
+    make_private_folder(folder.path / "enriched")
+    whole = {"decisions.csv", "enriched/part-00000.parquet", "read-me.txt"}
+    partial = {".decisions.xlsx.7-0a1b2c3d.part", "enriched/.part-00001.parquet.7-0a1b2c3d.part"}
+    for name in whole | partial:
+        write_private(folder.path / name, b"x")
+    folder.begin()
+    files = (path for path in folder.path.rglob("*") if path.is_file())
+    assert {path.relative_to(folder.path).as_posix() for path in files} == whole
 
 
 def test_rows_are_found_alike_in_text_and_in_parquet(tmp_path: Path) -> None:
