@@ -22,6 +22,7 @@ from nightscreen.files.quarantine import quarantined
 from nightscreen.policy.engine import locked_connection, streamed
 from nightscreen.report.format import CAUSES, HISTORY, added
 from nightscreen.results.enriched import columns_of_parts, read_customers
+from nightscreen.schemas.naming import contains_identifier
 from nightscreen.schemas.policy import Decision
 
 if TYPE_CHECKING:
@@ -208,7 +209,12 @@ def _customers(table: pa.Table, groups: Mapping[str, str]) -> pa.Table:
     times = [values.get(f"{check}_checked_at", nothing).cast(pa.int64()) for check in CHECKS]
     values["oldest"] = pc.min_element_wise(*times, skip_nulls=True)
     for group, name in groups.items():
-        values[group] = pc.fill_null(table[name].cast(pa.string()), "")
+        written = pc.fill_null(table[name].cast(pa.string()), "").combine_chunks()
+        texts = written.dictionary_encode()
+        shown = [
+            OTHERS if contains_identifier(each) else each for each in texts.dictionary.to_pylist()
+        ]
+        values[group] = pa.array(shown, pa.string()).take(texts.indices)
     values["previous"] = values.get(":previous", nothing)
     values["change"] = values.get(":change", nothing)
     columns = [values.get(each.name, nothing).cast(each.type) for each in _CUSTOMERS]

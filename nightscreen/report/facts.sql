@@ -97,12 +97,10 @@ ORDER BY amount DESC, basis LIMIT {largest};
 
 -- name: groups
 -- Groups with the largest declined exposure first. A small group might identify a customer, so it
--- is counted among the others; a value that looks like an identifier is never shown.
+-- is counted among the others, as `customers` already has a value that looks like an identifier.
 WITH shown AS (
     SELECT * REPLACE (
-        CASE WHEN regexp_matches(value, '\d{{8,}}|@') THEN '{others}'
-            ELSE coalesce(nullif(trim(value, E' \t\r\n'), ''), '{others}')
-        END AS value
+        coalesce(nullif(trim(value, E' \t\r\n'), ''), '{others}') AS value
     )
     FROM cells WHERE value IS NOT NULL
 ),

@@ -73,13 +73,14 @@ def test_a_row_without_reasons_counts_in_every_other_figure(tmp_path: Path) -> N
 
 def test_a_branch_that_may_name_a_customer_has_no_line(tmp_path: Path) -> None:
     """Fewer than five customers, a value like an identifier, or none: counted among the others."""
-    values = [" Ikeja "] * 5 + ["Kano"] * 4 + ["08031234567"] * 6 + [None, ""]
+    numbers = ["08031234567"] * 6 + ["0803 123 4567"] * 5 + ["221-2345-6789 (Ada)"] * 5
+    values = [" Ikeja "] * 5 + ["Kano"] * 4 + numbers + ["ada@lender.example"] * 5 + [None, ""]
     rows = [row("decline", 1) for _ in values]
     table = enriched_table(rows).append_column("Branch Name", pa.array(values, pa.string()))
     groups = facts_of(parts(tmp_path, table.slice(0, 3), table.slice(3)), at=NOW)["groups"]
     assert list(groups) == ["branch"]
     assert [(each["name"], each["rows"]) for each in groups["branch"]] == [
         ("Ikeja", 5),
-        ("(others)", 12),
+        ("(others)", 27),
     ]
     assert groups["branch"][0]["decisions"]["decline"]["exposure"] == "5.00"
