@@ -91,7 +91,7 @@ class Unasked(Runner):
 
     folder: Path  # the run's folder
 
-    def __init__(self, meanwhile: Callable[[ScreeningRun], object] | None = None) -> None:
+    def __init__(self, meanwhile: Callable[[Any], object] | None = None) -> None:
         self._meanwhile = meanwhile
 
     @asynccontextmanager
@@ -101,7 +101,7 @@ class Unasked(Runner):
         async with super().watching(run):
             yield
 
-    async def may_spend(self, run: ScreeningRun) -> bool:
+    async def may_spend(self, run: Run, quote: dict[str, Any]) -> bool:
         if self._meanwhile is not None:
             await asyncio.to_thread(self._meanwhile, run)
         return True
@@ -110,8 +110,8 @@ class Unasked(Runner):
 class AskingApproval(Unasked):
     """Runs in this process, with approval as in the product."""
 
-    async def may_spend(self, run: ScreeningRun) -> bool:
-        return await Runner.may_spend(self, run)
+    async def may_spend(self, run: Run, quote: dict[str, Any]) -> bool:
+        return await Runner.may_spend(self, run, quote)
 
 
 Steer = Callable[[Asking], Awaitable[None]]
@@ -133,10 +133,11 @@ class Steered(Unasked):
         super().__init__()
         self._steer, self._ask_here = steer, ask_here
 
-    async def may_spend(self, run: ScreeningRun) -> bool:
+    async def may_spend(self, run: Run, quote: dict[str, Any]) -> bool:
         """Ask for approval with `ask_here`."""
+        assert isinstance(run, ScreeningRun)
         self.run = run
-        return may_spend(run, by="tester", ask_here=self._ask_here)
+        return may_spend(run, quote, by="tester", ask_here=self._ask_here)
 
     @asynccontextmanager
     async def calling(self, asking: Asking) -> AsyncIterator[None]:

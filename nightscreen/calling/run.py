@@ -117,7 +117,7 @@ class Run:
 
 def only_quotes(parameters: ScreenBatch | ApiRunParameters) -> bool:
     """Return whether a run with these parameters ends with its quote, and saves nothing."""
-    return bool(getattr(parameters, "quote_only", False))
+    return parameters.quote_only
 
 
 # --- money ---

@@ -35,7 +35,7 @@ from nightscreen.operations.consent_links import (
 )
 from nightscreen.operations.consent_links import redeem as redeem_code
 from nightscreen.operations.consent_links import revoke as revoke_grant
-from nightscreen.operations.loans import LoanOffers, list_products
+from nightscreen.operations.loans import LoanOffers, LoanTracking, list_products
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.operations.pull import AccountPull, TransactionPull, scope_of
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
@@ -48,8 +48,10 @@ from nightscreen.schemas.stops import REFUSALS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.schemas.api_runs import QuotedRunParameters
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.api_runs import ApiRunParameters
 
 
 bvn = group("bvn", "BVN consent: request one-time passwords, confirm.")
@@ -70,7 +72,7 @@ def confirm(parameters: ConfirmBvns) -> Result:
     return run_or_quote(BvnConfirmations, parameters)
 
 
-def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameters) -> Result:
+def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: ApiRunParameters) -> Result:
     """Start the run's flow; a quote and mistakes in the input need no engine."""
     settings = settings_for_calls()
     if parameters.quote_only:
@@ -78,6 +80,26 @@ def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: QuotedRunParameter
     if not parameters.run:
         kind.identify(parameters, settings)
     return run_as_command(f"people:{kind.flow}", parameters)
+
+
+_PARAMETERS: dict[str, type[ApiRunParameters]] = {
+    BvnRequests.flow: RequestBvns,
+    BvnConfirmations.flow: ConfirmBvns,
+    LoanOffers.flow: OfferLoans,
+    LoanTracking.flow: TrackLoans,
+    TransactionPull.flow: PullTransactions,
+    AccountPull.flow: PullTransactions,
+}
+
+
+def resume(run: RunRecord, approved: ScreenBatch) -> Result:
+    """Resume an approved run, with the cap and the deadline of its approval."""
+    given = {"output": str(Path(run.folder).parent), **approved.model_dump(exclude_unset=True)}
+    parameters = _PARAMETERS[run.flow].model_validate(given)
+    result = run_as_command(f"people:{run.flow}", parameters)._replace(view="person-run")
+    if run.flow == LoanTracking.flow:
+        return result._replace(document=with_loans(result.document, Path(run.folder)))
+    return result
 
 
 @command("loans products --json", of=loans, view="products")
@@ -103,9 +125,10 @@ def _warn_of_refusal(result: Result) -> Result:
 @command("loans track --json", of=loans, view="person-run")
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
-    settings = settings_for_calls()
-    result = _warn_of_refusal(run_as_command("people:track_loans", parameters))
-    with opened_journal(settings) as journal:
+    result = _warn_of_refusal(run_or_quote(LoanTracking, parameters))
+    if parameters.quote_only:
+        return result
+    with opened_journal() as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
         result
@@ -159,7 +182,7 @@ def pull(
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
     kind = AccountPull if accounts else TransactionPull
     grants = _grants(settings, scope_of(kind.kinds[0]), customer) if customer else []
-    return run_as_command(f"people:{kind.flow}", parameters.model_copy(update={"grants": grants}))
+    return run_or_quote(kind, parameters.model_copy(update={"grants": grants}))
 
 
 def _grants(settings: Settings, scope: str, customers: Sequence[str]) -> list[str]:

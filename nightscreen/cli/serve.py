@@ -129,17 +129,27 @@ class EngineStarter:
         if PREFECT_API_URL.value():
             _run_deployment(parameters)
             return
+        self._start(
+            "nightscreen.cli.screen", given=parameters.model_dump_json(exclude_defaults=True)
+        )
+
+    def start_command(self, command: str) -> None:
+        """Start a command that resumes a run of another flow."""
+        self._start("nightscreen.cli", *command.split()[1:])
+
+    def _start(self, module: str, *options: str, given: str = "") -> None:
+        """Start a module in a process of its own, which reads `given` from its stdin."""
         log = self._settings.home.absolute() / "desk.runs.log"
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as to:
-            child = subprocess.Popen(
-                [sys.executable, "-m", "nightscreen.cli.screen"],
+            child = subprocess.Popen(  # noqa: S603 - one of our own commands
+                [sys.executable, "-m", module, *options],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=to,
                 start_new_session=True,  # it outlives the desk; Ctrl-C there does not reach it
             )
         if child.stdin is not None:
-            child.stdin.write(parameters.model_dump_json(exclude_defaults=True).encode())
+            child.stdin.write(given.encode())
             child.stdin.close()
 
     def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:

@@ -93,6 +93,7 @@ class FailureReason(StrEnum):
     TOKEN = "token"  # noqa: S105 - the name of a failure, not a secret
     """An access token was refused: expired, revoked, or without the scope."""
     DISTRIBUTOR = "distributor"  # the key belongs to no distributor of loans
+    NO_PRODUCT = "no_product"  # the service has no such loan product
     UNREACHABLE = "unreachable"  # no one-time password could be sent to the customer
     WRONG_CONTACT = "wrong_contact"
     """The given contact is not the registered one, which the service shows masked."""

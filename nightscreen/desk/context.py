@@ -103,7 +103,10 @@ class Starter(Protocol):
         """Start a run, or resume the one that the parameters name."""
 
     def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
-        """Resume an approved run by what started it; the watch resumes what waits in the inbox."""
+        """Resume an approved screening by what started it, or by the watch of the inbox."""
+
+    def start_command(self, command: str) -> None:
+        """Start a command that resumes a run of another flow."""
 
     def stop(self, run_id: str, pid: int | None) -> None:
         """Ask a run to stop in good order."""

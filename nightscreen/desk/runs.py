@@ -31,7 +31,14 @@ from nightscreen.journal.holders import pid_of
 from nightscreen.journal.records import Records
 from nightscreen.journal.runs import KILLED, RUNNING
 from nightscreen.journal.settling import open_gaps
-from nightscreen.ops.status import HUNG, condition_of, deadline_words, ending, standing_of
+from nightscreen.ops.status import (
+    HUNG,
+    condition_of,
+    deadline_words,
+    ending,
+    resume_command,
+    standing_of,
+)
 from nightscreen.results.notices import confirm_proposals
 from nightscreen.runs.approval import resumed, waits_in_inbox
 from nightscreen.runs.open_cases import release as release_run
@@ -334,12 +341,13 @@ def _waiting(context: Context) -> list[dict[str, Any]]:
         ends = [] if upload is None else [approval.at + RESUMABLE_DAYS * DAY_MICROS]
         if run is not None and run.parameters.get("deadline"):
             ends.append(deadline_instant(str(run.parameters["deadline"]), run.started_at) or 0)
+        reused = {name: each["reused"] for name, each in quote.get("checks", {}).items()}
         shown = {
             "approval": approval,
             "name": quote.get("batch", "") if upload is None else upload.name,
             "asked_by": approval.asked_by if upload is None else upload.user,
             "most": from_micro(approval.offered_micro),
-            "reused": {name: each["reused"] for name, each in (quote.get("checks") or {}).items()},
+            "reused": reused or None,
             "until": min(filter(None, ends), default=None),
             "own": run is not None and context.approvals.is_own(context.actor, approval, run),
         }
@@ -378,8 +386,13 @@ def decide(context: Context) -> Response:
         return see_other("/approvals")
     run = context.run
     parameters = resumed(run, decided, context.clock())
-    waits = waits_in_inbox(run, context.settings)
-    context.starter.resume(decided, parameters, waits_in_inbox=waits)
+    if run.flow == SCREEN_FLOW:
+        waits = waits_in_inbox(run, context.settings)
+        context.starter.resume(decided, parameters, waits_in_inbox=waits)
+    else:
+        given = parameters.model_dump(include={"max_spend", "deadline"}, exclude_unset=True)
+        options = (f"--{name.replace('_', '-')}={value}" for name, value in given.items())
+        context.starter.start_command(resume_command(run_id, run.flow, *options))
     return see_other(f"/runs/{run_id}")
 
 

@@ -30,7 +30,7 @@ import pyarrow as pa
 
 from nightscreen.client import wire
 from nightscreen.client.response_parser import parse_answer
-from nightscreen.client.response_rules import ChargeStatus
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.files.outputs import (
     CHANGES_FILE,
     LOANS_FILE,
@@ -431,6 +431,22 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
         email, phone = (person.contacts.get(name, "") for name in ("email", "phone"))
         request = wire.loan_start(self.parameters.product, email=email, phone_number=phone)
         return caller.task(request, kind=self.kind, subject=person.subject)
+
+    async def ask_person(self, caller: Caller, person: Offered) -> bool:
+        """Make a link; a product that the service does not have is a mistake in what was typed.
+
+        Raises:
+            InputError: the first answer of a new run said so; the other customers are not asked.
+        """
+        is_asked = await super().ask_person(caller, person)
+        if person.problem != FailureReason.NO_PRODUCT or not self.run.is_new:
+            return is_asked
+        if await asyncio.to_thread(lambda: self.run.has_no_effect):
+            raise InputError(
+                f"the service has no product {self.parameters.product}, and no offer was made; "
+                "see: nightscreen loans products"
+            )
+        return is_asked
 
     # --- closing ---
 

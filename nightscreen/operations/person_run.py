@@ -256,14 +256,16 @@ class PersonRun(ABC, Generic[P, T]):
 
     def quoted(self) -> dict[str, Any]:
         """Return what the run would cost."""
-        self.discard_secrets()
         estimate = self.run.quote or Quote()
         return {
+            "batch": self.run.batch,
+            "purpose": self.run.purpose,
             "quoted": estimate.in_naira(),
             "hours": round(estimate.hours, 3),
             "rows": self._rows(),
             "calls": self.run.progress[self.operation].wanted,
             "cap": naira_text(self.run.caps.run_micro),
+            "lines": estimate.line_documents(),
             **self.quoted_more(),
         }
 
@@ -447,21 +449,25 @@ async def run_people(
             await runner.step("take in", work.plan_calls)
             if run.only_quotes:
                 return await asyncio.to_thread(work.quoted)
-            async with runner.asking(work.close):
-                while True:  # again after each stop that ends before the deadline
-                    caller = Caller(run=run, transport=transport)
-                    async with runner.calling(caller):
-                        ask = partial(work.ask, caller)
-                        await runner.step(
-                            f"ask for {work.operation}", ask, re_entered=work.re_entered
-                        )
-                    if not await wait_and_resume(run, work.requeue_failed):
-                        break
-            run.refuse_wrong_address()
+            if await runner.may_spend(run, await asyncio.to_thread(work.quoted)):
+                async with runner.asking(work.close):
+                    await _ask(work, runner, transport)
+                run.refuse_wrong_address()
             report: dict[str, Any] = await runner.step("report", work.close)
             return report
         finally:
             work.discard_secrets()
+
+
+async def _ask(work: PersonRun[Any, Any], runner: Runner, transport: Transport | None) -> None:
+    """Make the calls, again after each stop that ends before the deadline."""
+    while True:
+        caller = Caller(run=work.run, transport=transport)
+        async with runner.calling(caller):
+            ask = partial(work.ask, caller)
+            await runner.step(f"ask for {work.operation}", ask, re_entered=work.re_entered)
+        if not await wait_and_resume(work.run, work.requeue_failed):
+            return
 
 
 @asynccontextmanager

@@ -90,6 +90,7 @@ TROUBLES = {
     "wrong_identity": "Answer about somebody else",
     "outage": "Answers not readable, an outage",
     "rejected": "The service rejected the request",
+    "no_product": "The service does not have the product",
     "auth": "Key refused",
     "no_right": "Key without the right to this",
     "unpriced": "No price agreed for this check",

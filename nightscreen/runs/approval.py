@@ -10,14 +10,13 @@ from contextlib import suppress
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
+from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
-from nightscreen.runs.run_report import quote_document
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
 from nightscreen.schemas.errors import UsageError
@@ -27,16 +26,16 @@ from nightscreen.schemas.stops import StopReason
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
     from nightscreen.journal.runs import RunRecord
-    from nightscreen.runs.screening_run import ScreeningRun
 
 
-def approval_needed(run: ScreeningRun) -> str | None:
+def approval_needed(run: Run) -> str | None:
     """Return why a person must approve the spending, or None if no approval is needed."""
     if run.parameters.yes or run.quote is None:
         return None
-    runs = run.journal.runs.newest(batch=run.batch, flow=SCREEN_FLOW, limit=RECENT_RUNS + 1)
+    runs = run.journal.runs.newest(batch=run.batch, flow=run.flow, limit=RECENT_RUNS + 1)
     earlier = [
         to_micro(Decimal(before.report["cost"]["total"]))
         for before in runs
@@ -51,7 +50,8 @@ def approval_needed(run: ScreeningRun) -> str | None:
 
 
 def may_spend(
-    run: ScreeningRun,
+    run: Run,
+    quote: dict[str, Any],
     *,
     by: str,
     deployment_id: str | None = None,
@@ -63,6 +63,7 @@ def may_spend(
 
     Args:
         run: the run.
+        quote: its quote, as approvers see it.
         by: the user, or the deployment, that started it.
         deployment_id: the deployment through which it is to be resumed.
         ask_here: asks the person at the terminal; None without a terminal.
@@ -85,7 +86,7 @@ def may_spend(
         run.run_id,
         asked_by=by,
         reason=reason,
-        quote=quote_document(run),
+        quote=quote,
         ceiling_micro=run.spent_before_micro + run.quote.high_micro,
         cap_micro=run.caps.run_micro,
         deployment_id=deployment_id,
@@ -96,14 +97,14 @@ def may_spend(
     return False
 
 
-def _use(run: ScreeningRun) -> bool:
+def _use(run: Run) -> bool:
     """Return whether an approval covers the run's cap, and record its use."""
     approvals = Approvals(run.journal)
     valid = run.settings.approval_timeout
     return approvals.use(run.run_id, valid=valid, cap_micro=run.caps.run_micro) is not None
 
 
-def _grant_on_the_spot(run: ScreeningRun, asked: Approval) -> bool:
+def _grant_on_the_spot(run: Run, asked: Approval) -> bool:
     """Record the approval of the person at the terminal, and cap the run at the amount shown."""
     approvals, actor = Approvals(run.journal), Actor.by_command(run.settings)
     with suppress(UsageError):  # another person decided first: their decision counts

@@ -59,21 +59,7 @@ def quote_document(run: ScreeningRun) -> dict[str, Any]:
             check: {name: getattr(counts, name) for name in _QUOTED}
             for check, counts in run.counts.items()
         },
-        "lines": [
-            {
-                "check": each.check,
-                "identity": each.kind,
-                "calls": each.calls,
-                "likely_calls": each.likely_calls,
-                "price": naira_text(each.price_micro),
-                "charged_pct": round(each.hit_pct, 2),
-                "low": naira_text(each.low_micro),
-                "expected": naira_text(each.expected_micro),
-                "high": naira_text(each.high_micro),
-                "hours": round(each.expected_s / 3600, 4),
-            }
-            for each in quote.lines
-        ],
+        "lines": quote.line_documents(),
         "saved_by_reuse": naira_text(
             sum(counts.saved_by_reuse_micro for counts in run.counts.values())
         ),

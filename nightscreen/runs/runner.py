@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.asking import Asking
     from nightscreen.calling.run import Run
-    from nightscreen.runs.screening_run import ScreeningRun
 
 
 class Runner:
@@ -37,9 +36,9 @@ class Runner:
         """Do whatever accompanies the whole run, while the body runs."""
         yield
 
-    async def may_spend(self, run: ScreeningRun) -> bool:
+    async def may_spend(self, run: Run, quote: dict[str, Any]) -> bool:
         """Return whether the run may spend what it was quoted; if not, it is stopped."""
-        return may_spend(run, by=self.by or user_name())
+        return may_spend(run, quote, by=self.by or user_name())
 
     @asynccontextmanager
     async def asking(self, write_all: Callable[[], object]) -> AsyncIterator[None]:  # noqa: ARG002 - for those that can be cancelled

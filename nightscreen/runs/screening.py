@@ -65,7 +65,7 @@ async def run_screening(
         # loading this takes a tenth of a second, and no quote needs it
         from nightscreen.runs.finalize import write_report, write_rows  # noqa: PLC0415
 
-        if await runner.may_spend(run):
+        if await runner.may_spend(run, quote_document(run)):
             async with runner.asking(lambda: write_report(run, write_rows(run))):
                 await _ask(run, runner, transport)
         written = await runner.step("write rows", write_rows, run)

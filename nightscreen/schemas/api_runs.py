@@ -69,6 +69,14 @@ class ApiRunParameters(RunLimits):
         title="Output folder",
         description="Results are written to a folder named by the run's id there.",
     )
+    quote_only: bool = Field(
+        default=False, title="Quote only", description="Only say what the run would cost."
+    )
+    yes: bool = Field(
+        default=False,
+        title="Spending is approved",
+        description="Its spending was approved in advance: the run does not wait for it.",
+    )
 
     @field_validator("output")
     @classmethod
@@ -77,11 +85,3 @@ class ApiRunParameters(RunLimits):
         if _ADDRESS.match(output):
             raise ValueError("must be a folder on this machine, not an address")
         return output
-
-
-class QuotedRunParameters(ApiRunParameters):
-    """Parameters of runs that can be quoted first."""
-
-    quote_only: bool = Field(
-        default=False, title="Quote only", description="Only say what the run would cost."
-    )

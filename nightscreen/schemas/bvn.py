@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from nightscreen.schemas.api_runs import ContactName, Option, QuotedRunParameters
+from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option
 from nightscreen.schemas.naming import refuse_identifiers, refuse_named_after_somebody
 from nightscreen.schemas.records import Ground, JournalRecord
 
@@ -100,7 +100,7 @@ class BvnRequest(
         return self.state in OPEN_STATES and self.doubt is not Doubt.FINISH
 
 
-class RequestBvns(QuotedRunParameters):
+class RequestBvns(ApiRunParameters):
     """The customers to ask for BVN consent."""
 
     input: Annotated[str, Option(argument="INPUT", help="CSV, XLSX or Parquet file.")] = Field(
@@ -134,7 +134,7 @@ class RequestBvns(QuotedRunParameters):
     _no_identifier_in_name = field_validator("input")(refuse_named_after_somebody)
 
 
-class ConfirmBvns(QuotedRunParameters):
+class ConfirmBvns(ApiRunParameters):
     """The passwords that customers supplied."""
 
     input: Annotated[

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option, QuotedRunParameters
+from nightscreen.schemas.api_runs import ApiRunParameters, ContactName, Option
 from nightscreen.schemas.records import Ground, JournalRecord
 
 DecisionName = Literal["approve", "review", "decline", "undecided"]
@@ -141,7 +141,7 @@ class Offer(
         return statuses
 
 
-class OfferLoans(QuotedRunParameters):
+class OfferLoans(ApiRunParameters):
     """Parameters of a run that offers a loan product."""
 
     run_dir: Annotated[

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -163,6 +163,24 @@ class Quote:
         """Return the sums as decimal text, with the money already spent added."""
         sums = {"low": self.low_micro, "expected": self.expected_micro, "high": self.high_micro}
         return {name: naira_text(before_micro + micro) for name, micro in sums.items()}
+
+    def line_documents(self) -> list[dict[str, Any]]:
+        """Return the lines as they are printed; money is decimal text in naira."""
+        return [
+            {
+                "check": each.check,
+                "identity": each.kind,
+                "calls": each.calls,
+                "likely_calls": each.likely_calls,
+                "price": naira_text(each.price_micro),
+                "charged_pct": round(each.hit_pct, 2),
+                "low": naira_text(each.low_micro),
+                "expected": naira_text(each.expected_micro),
+                "high": naira_text(each.high_micro),
+                "hours": round(each.expected_s / 3600, 4),
+            }
+            for each in self.lines
+        ]
 
     @property
     def hours(self) -> float:

@@ -241,14 +241,16 @@ class EngineRunner(Runner):
             async with watching(run, self.phase):
                 yield
 
-    async def may_spend(self, run: ScreeningRun) -> bool:
+    async def may_spend(self, run: Run, quote: dict[str, Any]) -> bool:
         """Show the quote; use an existing approval, or ask the user at the terminal."""
-        await show_quote(run)
+        if isinstance(run, ScreeningRun):
+            await show_quote(run)
         self.at_work = PAUSED
         terminal = AT_TERMINAL.get()
         is_approved = await asyncio.to_thread(
             may_spend,
             run,
+            quote,
             by=f"deployment {deployment.name}" if deployment.name else user_name(),
             deployment_id=deployment.id or flow_run.parent_deployment_id,
             ask_here=None if terminal is None else terminal.ask,

@@ -40,6 +40,7 @@ class Starts:
 
     started: list[ScreenBatch] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
+    commands: list[str] = field(default_factory=list)
 
     def start(self, parameters: ScreenBatch) -> None:
         """Note a run."""
@@ -49,6 +50,9 @@ class Starts:
         """Note a run, unless the watch of the inbox resumes it."""
         if not waits_in_inbox:
             self.start(parameters)
+
+    def start_command(self, command: str) -> None:
+        self.commands.append(command)
 
     def stop(self, run_id: str, pid: int | None) -> None:
         if pid is None:

@@ -16,6 +16,7 @@ from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.errors import UsageError
 from tests.begun import begin_run
 from tests.desk.office import Office, office_over
+from tests.operations.bvn_in_a_test import BvnWorld, asked
 
 
 @pytest.fixture
@@ -46,6 +47,21 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     assert (started.run, started.max_spend) == (run, "100.00")
     assert "spending approved" in office.actions()
     assert "No run waits" in browser.get("/approvals").text
+
+
+def test_run_of_another_flow_is_approved_here_and_resumed_by_its_command(office: Office) -> None:
+    """Its section says what it would cost; the command has the cap."""
+    world = BvnWorld(office.folder, settings={"approval_above": "30"}, clock=office.clock)
+    rows = [asked(number) for number in range(1, 6)]
+    world.request(rows)
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
+    run = world.confirm(otps).report["run_id"]
+    browser = office.browser("approver", name="Bem")
+    page = browser.get("/approvals").text
+    assert ">Spend up to ₦100</button>" in page
+    assert browser.post(f"/approvals/{run}", do="approve", max_spend="60").status_code == 303
+    assert office.starts.commands == [f"nightscreen bvn confirm --run {run} --max-spend=60.00"]
+    assert office.starts.started == []
 
 
 def test_cap_may_be_lowered_and_nothing_else_and_one_decision_counts(office: Office) -> None:

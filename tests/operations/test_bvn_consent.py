@@ -12,6 +12,8 @@ import pytest
 
 from nightscreen.config.settings import Retention
 from nightscreen.journal import open_journal
+from nightscreen.journal.actor import Actor
+from nightscreen.journal.approvals import Approvals
 from nightscreen.operations.bvn import BvnConfirmations, BvnRequests, OtpLinkState, accept_otp
 from nightscreen.operations.bvn_table import compare
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -22,6 +24,7 @@ from nightscreen.sandbox.faults import FaultPlan, Scripted
 from nightscreen.sandbox.otp import masked_contact
 from nightscreen.sandbox.people import bvn_details, person_of_bvn
 from nightscreen.schemas.answers import BvnDetails
+from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.bvn import RequestBvns
 from nightscreen.schemas.clock import LAGOS, MICROS
 from nightscreen.schemas.errors import InputError
@@ -463,3 +466,28 @@ def test_two_at_a_time_are_one(world: BvnWorld) -> None:
     assert set(states) <= {OtpLinkState.CONFIRMED, OtpLinkState.BUSY}
     assert len(world.calls("bvn_finish")) == 1
     assert world.charged == "20"
+
+
+def test_confirmations_above_the_limit_wait_for_approval_and_then_keep_to_it(
+    world: BvnWorld,
+) -> None:
+    """Nothing is sent before, also without a terminal; `yes` is an approval in advance."""
+    rows = [asked(number) for number in range(1, 6)]
+    world.request(rows)
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
+    world.settings["approval_above"] = "30"
+    waiting = world.confirm(otps)
+    run_id = waiting.report["run_id"]
+    assert (waiting.report["state"], waiting.report["stop_reason"]) == ("stopped", "approval")
+    assert (waiting.states, spent(world)) == ({"awaiting_otp": 5}, "0.00")
+    assert world.calls("bvn_finish") == []
+    with open_journal(world.folder / "home") as journal:
+        actor, cap, approvals = Actor("Bem"), 60 * MICROS, Approvals(journal)
+        (asked_for,) = approvals.waiting()
+        assert asked_for.quote["quoted"]["expected"] == "100.00"
+        approvals.decide(actor, run_id, ApprovalDecision.APPROVED, max_spend_micro=cap)
+    resumed = world.confirm(otps, run=run_id, max_spend="60")
+    assert (resumed.report["stop_reason"], spent(world)) == ("budget", "60.00")
+    assert world.confirm(otps, run=run_id).report["stop_reason"] == "budget"
+    assert world.confirm(otps, run=run_id, max_spend="90").report["stop_reason"] == "approval"
+    assert world.confirm(otps, run=run_id, max_spend="90", yes=True).states["confirmed"] == 4

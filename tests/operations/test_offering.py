@@ -312,9 +312,7 @@ def test_lost_answer_is_named_and_never_asked_again_by_machine(
 
 
 def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night: Night) -> None:
-    """What the service refuses has made no link; a product it does not know makes none."""
-    unknown = lender.offer(night, product="LP9999")
-    assert set(states(unknown.offers).values()) == {"failed"}
+    """What the service refuses has made no link."""
     said = httpx.Response(400, json={"status": "error", "message": "Not this customer"})
     lender.instead = lambda asked: said if b"c1@mail" in asked.content else None
     found = lender.offer(night)
@@ -323,6 +321,17 @@ def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night:
     assert found.offers[failed]["url"] is None
     lender.instead = lambda _asked: None
     assert lender.offer(night).offers[failed]["state"] == "offered"
+
+
+def test_product_that_the_service_does_not_have_ends_the_run_after_one_call(
+    lender: Lender, night: Night
+) -> None:
+    """It is a mistake in what was typed: nobody else is asked, and no run is left."""
+    with pytest.raises(InputError, match="has no product LP9999"):
+        lender.offer(night, product="LP9999")
+    assert len(lender.calls("loan_start")) == 1
+    with open_journal(lender.folder / "home") as journal:
+        assert journal.runs.newest(flow="offer_loans") == []
 
 
 def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:
