@@ -127,9 +127,13 @@ def test_no_identifier_and_no_request(nights: dict[str, Night], pages: dict[str,
 
 
 def test_a_screen_reader_finds_its_way(pages: dict[str, str]) -> None:
-    """Headings in order, tables with captions and scopes; bars are silent beside their numbers."""
+    """Headings in order, tables with captions and scopes; bars are silent beside their numbers.
+
+    No section has a heading alone.
+    """
     for name, html in pages.items():
         page = read(html)
+        assert not re.search(r"</h2>\s*</section>", html), name
         levels = [int(tag[1]) for tag, _ in page.elements if re.fullmatch(r"h[1-6]", tag)]
         assert (levels[0], levels.count(1)) == (1, 1)
         assert all(after <= before + 1 for before, after in itertools.pairwise(levels))
