@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 from starlette.datastructures import Headers, MutableHeaders, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.staticfiles import StaticFiles
 
@@ -224,7 +224,7 @@ async def read_form(
         else:
             body = (await request.body()).decode()
             pairs = parse_qsl(body, keep_blank_values=True, max_num_fields=most_fields)
-    except (ValueError, KeyError, MultiPartException):
+    except (ValueError, KeyError, MultiPartException, ClientDisconnect):
         raise HTTPException(400, "The form did not arrive whole. Send it again.") from None
     form: Form = {}
     for name, value in pairs:

@@ -64,15 +64,22 @@ def send(
     headers: list[tuple[bytes, bytes]],
     body: bytes = b"",
     query: bytes = b"",
+    *,
+    gone: bool = False,
 ) -> tuple[int, dict[bytes, bytes], list[str]]:
-    """Send one request as bytes; return status, headers and what the application saw."""
+    """Send one request as bytes; return status, headers and what the application saw.
+
+    A client that is `gone` hung up before the end of the body.
+    """
     reached: list[str] = []
     sent: list[Message] = []
     pieces = [body[:1000], body[1000:]]
 
     async def receive() -> Message:
+        if gone and not pieces:
+            return {"type": "http.disconnect"}
         piece = pieces.pop(0) if pieces else b""
-        return {"type": "http.request", "body": piece, "more_body": bool(pieces)}
+        return {"type": "http.request", "body": piece, "more_body": gone or bool(pieces)}
 
     async def answer(message: Message) -> None:
         sent.append(message)
@@ -192,3 +199,13 @@ def test_the_log_names_the_page_and_nothing_that_was_sent(
     assert "page=change" in lines[0]
     assert "status=404" in lines[1]
     assert "refused=other_site" in lines[2]
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/change", FORM), ("/upload", FILE)])
+def test_client_that_hangs_up_within_a_form_is_no_fault_of_ours(
+    path: str, kind: tuple[bytes, bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its form did not arrive whole; nobody is woken by the log."""
+    answered, _, reached = send("POST", path, [HOST, kind], PART, gone=True)
+    assert (answered, reached) == (400, [])
+    assert "fault" not in capsys.readouterr().err
