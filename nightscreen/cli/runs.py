@@ -19,6 +19,7 @@ from nightscreen.cli.context import opened_journal, settings_of_command
 from nightscreen.cli.engine import run_flow, set_engine_defaults
 from nightscreen.cli.output import about, say
 from nightscreen.cli.screen import screened
+from nightscreen.config.declarations import read_declarations
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
@@ -120,7 +121,7 @@ def release(
     settings = settings_of_command()
     actor = Actor.by_command(settings)
     with opened_journal(settings) as journal:
-        report = release_run(journal, actor, run_id, reason)
+        report = release_run(journal, actor, run_id, reason, read_declarations(settings))
     return {
         "run_id": run_id,
         **{name: report[name] for name in ("publishable", "held", "released")},

@@ -440,6 +440,7 @@ def confirm(context: Context) -> Response:
 
 def release(context: Context) -> Response:
     """Release a run that was held."""
-    found = context.run
-    release_run(context.journal, context.actor, found.run_id, context.text("reason", 2000))
+    found, declared = context.run, read_declarations(context.settings)
+    reason = context.text("reason", 2000)
+    release_run(context.journal, context.actor, found.run_id, reason, declared)
     return see_other(f"/runs/{found.run_id}")

@@ -30,6 +30,7 @@ from nightscreen.report.facts import GROUPS, group_columns
 from nightscreen.report.page import report_page
 from nightscreen.results.enriched import columns_of_parts, read_customers
 from nightscreen.results.final_decision import standing_reviews
+from nightscreen.results.notices import rewrite_notices
 from nightscreen.results.wording import NAMES
 from nightscreen.schemas.cases import OpenCase
 from nightscreen.schemas.clock import instant_text
@@ -41,6 +42,7 @@ from nightscreen.values.issues import first_present, joined
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from nightscreen.config.declarations import Declarations
     from nightscreen.journal import Journal
     from nightscreen.journal.actor import Actor
     from nightscreen.journal.runs import RunRecord
@@ -160,8 +162,12 @@ def _newer(journal: Journal, run: RunRecord) -> set[bytes]:
 # --- of a held run ---
 
 
-def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[str, Any]:
+def release(
+    journal: Journal, actor: Actor, run_id: str, reason: str, declared: Declarations
+) -> dict[str, Any]:
     """Release a held run in journal, report, page and manifest; return the report.
+
+    Its cases are opened and its notices written, which a held run does not have.
 
     The reason is stored unencrypted, so it must not contain personal data.
 
@@ -195,5 +201,7 @@ def release(journal: Journal, actor: Actor, run_id: str, reason: str) -> dict[st
     journal.runs.keep_report(run_id, report)
     if report["publishable"]:
         publish_cases(journal, run, folder.path)
+        if enriched_parts(folder.path):
+            rewrite_notices(journal, run_id, declared)
     actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
     return report

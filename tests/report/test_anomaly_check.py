@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nightscreen.config.declarations import Declarations
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.journal.actor import Actor
 from nightscreen.report.anomaly_check import earlier_reports, find_anomalies, hold
@@ -96,18 +97,18 @@ def test_a_held_run_is_released_with_a_reason(
     """Journal, report and manifest say publishable from then on, and why."""
     monkeypatch.setattr("nightscreen.runs.open_cases.report_page", lambda _: "page")
     nights, folder = held_run(tmp_path)
-    release(nights.journal, Actor("Ada"), "run-1", "A new branch of salaried customers.")
+    release(nights.journal, Actor("Ada"), "run-1", "A new branch.", Declarations())
     written = json.loads((folder.path / "report.json").read_text("utf-8"))
     manifest = json.loads((folder.path / "manifest.json").read_text("utf-8"))
     assert written["publishable"] is manifest["publishable"] is True
-    assert written["released"]["reason"] == "A new branch of salaried customers."
+    assert written["released"]["reason"] == "A new branch."
     assert manifest["files"]["report.json"] == folder.files()["report.json"]
     begin_run(nights.journal, "offers", batch=BATCH, flow="loans_offer")  # no night of the batch
     nights.journal.runs.finish("offers", state="completed", stop_reason=None, report=written)
     (night,) = earlier_reports(nights.journal, BATCH, "run-2")
     assert night["publishable"] is True
     with pytest.raises(InputError, match="not held"):
-        release(nights.journal, Actor("Ada"), "run-1", "again")
+        release(nights.journal, Actor("Ada"), "run-1", "again", Declarations())
     nights.journal.close()
 
 
@@ -115,5 +116,5 @@ def test_a_held_run_is_released_with_a_reason(
 def test_release_needs_a_run_and_a_reason(tmp_path: Path, run_id: str, reason: str) -> None:
     nights, _ = held_run(tmp_path)
     with pytest.raises(InputError):
-        release(nights.journal, Actor("Ada"), run_id, reason)
+        release(nights.journal, Actor("Ada"), run_id, reason, Declarations())
     nights.journal.close()

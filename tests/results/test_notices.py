@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import hashlib
+import json
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from nightscreen.results.notices import (
     record_action,
     rewrite_notices,
 )
+from nightscreen.runs.open_cases import release
 from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
@@ -36,7 +38,7 @@ from tests.screening import Night, World, csv_rows, customer
 
 LISTED = "22999000001"
 DECLINED = "We have declined your application."
-_REWRITTEN = ("notices.csv", "manifest.json")
+_REWRITTEN = ("notices.csv", "manifest.json", "report.json", "report.html")
 ACME = Path(__file__).with_name("acme.toml")
 POLICY = ACME.read_text("utf-8")
 ALONE = Declarations(
@@ -146,6 +148,21 @@ def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
     open_contest(journal, Actor("Ada"), ContestClocks(), "C1", said="Not me.", batch="alone")
     assert set(read(night.folder)) == {"C2"}
     assert not RunFiles.of(night.folder, "").touched
+
+
+def test_a_held_run_tells_its_customers_once_it_is_released(
+    nights: Screened, journal: Journal
+) -> None:
+    """The file that it lacked is written, so that later reviews are added to it too."""
+    night, run_id = nights.alone, nights.alone.report["run_id"]
+    to_send = set(read(night.folder))
+    held = {**night.report, "held": ["odd"], "publishable": False}
+    journal.runs.keep_report(run_id, held)
+    (night.folder / "notices.csv").unlink()
+    release(journal, Actor("Ada"), run_id, "Looked at.", ALONE)
+    assert set(read(night.folder)) == to_send != set()
+    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+    assert manifest["files"]["notices.csv"]["rows"] == len(to_send)
 
 
 def test_a_confirmed_run_is_decided_by_who_confirmed_it(nights: Screened, journal: Journal) -> None:

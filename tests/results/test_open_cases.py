@@ -9,6 +9,7 @@ from typing import Any
 
 from sqlalchemy import update
 
+from nightscreen.config.declarations import Declarations
 from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
@@ -66,7 +67,7 @@ def test_cases_follow_nights_decisions_and_releases(world: World) -> None:
         assert set(found.values()) == {second.report["run_id"]}
         assert len(Records(journal, OpenCase).all(state="Ada")) == 1
         hold_back(journal, run_id, first.report)
-        release(journal, Actor("Ada"), run_id, "A new branch.")
+        release(journal, Actor("Ada"), run_id, "A new branch.", Declarations())
         released = cases(journal)
         assert released.pop("C3") == run_id
         assert released == found, "the newer run decided on these customers"
