@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from nightscreen.reading.date_orders import DateOrders
 
-_LABEL = 14  # characters, fits most labels; a view may set another width
+_LABEL = 17  # characters, fits most labels; a view may set another width
 
 
 def print_json(document: object) -> None:
@@ -63,6 +63,12 @@ def view(name: str, document: Mapping[str, Any], **more: object) -> str:
 @cache
 def _views() -> Environment:
     from nightscreen.files.templates import text_templates
+    from nightscreen.report.format import TITLES
+
+    def check(name: str) -> str:
+        """Return a check's title as a label; a title that begins with an acronym keeps it."""
+        title = TITLES.get(name, name.replace("_", " "))
+        return title if title[1:2].isupper() else title[:1].lower() + title[1:]
 
     views = text_templates(DATA / "views")
     views.keep_trailing_newline = True
@@ -74,6 +80,7 @@ def _views() -> Environment:
         "span": lasting,
         "number": "{:,}".format,
         "value": _value,
+        "check": check,
         "words": lambda name: name.replace("_", " "),
     }
     views.globals |= {"fields": field_lines, "table": table_lines}

@@ -88,7 +88,7 @@ def test_a_later_run_of_another_kind_does_not_hide_a_stopped_night(tmp_path: Pat
     assert [run["run_id"] for run in found.others] == ["request"]
     assert found.exit_status == 3
     told = "\n".join(lines_of(found))
-    assert "also           run request of applicants (request bvns): completed" in told
+    assert "also             run request of applicants (request bvns): completed" in told
     assert "all is well" not in told
 
 
