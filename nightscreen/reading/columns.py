@@ -34,6 +34,7 @@ BROKEN = "broken"  # code of a row that cannot be read, or split into the file's
 MOST_COLUMNS = 2000  # of a file; lenders' widest have a few hundred
 LONGEST_CELL = 32_767
 """Characters that a workbook's cell can hold; a broken value is cut to this."""
+_BATCH_CHARACTERS = 16 << 20  # more than usual rows have
 _NUL = "a zero byte inside a value; export the row again"
 HEADINGS_FILE = DATA / "headings.csv"
 HEADER_SEARCH_ROWS = 30
@@ -517,20 +518,22 @@ class RawTable:
     sheet: str | None = None  # of a workbook
 
     def batches(self, header: Header, size: int) -> Iterator[SourceBatch]:
-        """Yield the columns of a header, `size` rows at a time; only the last batch is smaller.
+        """Yield the columns of a header, up to `size` rows at a time; fewer if they are long.
 
         Blank rows are left out; broken rows count and stay in the batch of their neighbours. A row
         with a zero byte is broken: other programs take it for the end of a text.
         """
         pending: list[SourceRow] = []
+        characters = 0
         for row in self.rows():
             text = "".join(row.texts)
             if not text or text.isspace():
                 continue
             pending.append(row._replace(fault=_NUL) if "\0" in text and not row.fault else row)
-            if len(pending) == size:
+            characters += len(text)
+            if len(pending) == size or characters >= _BATCH_CHARACTERS:
                 yield _batch(header, pending)
-                pending = []
+                pending, characters = [], 0
         if pending:
             yield _batch(header, pending)
 

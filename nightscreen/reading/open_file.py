@@ -68,7 +68,7 @@ class TableSource:
         return self.table.format
 
     def batches(self, rows: int = BATCH_ROWS) -> Iterator[SourceBatch]:
-        """Yield the rows as text, `rows` at a time, from the beginning at every call.
+        """Yield the rows as text, up to `rows` at a time, from the beginning at every call.
 
         Lines are those of the text file or rows of the sheet, headings included; rows of Parquet
         count from 1. Blank rows are left out.

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-_PIECE_ROWS = 8192
+_PIECE_ROWS = 256  # rows to read at once; more take as long
+_PIECE_BYTES = 64 << 20
 _DAMAGED = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors that Arrow raises for a damaged file."""
 
@@ -69,7 +70,7 @@ def _rows(path: Path) -> Iterator[SourceRow]:
     lines = count(1)
     try:
         with pq.ParquetFile(path) as file:
-            for batch in file.iter_batches(batch_size=_PIECE_ROWS):
+            for batch in file.iter_batches(batch_size=_rows_at_once(file.metadata)):
                 columns = []
                 for name, column in zip(batch.schema.names, batch.columns, strict=True):
                     try:
@@ -79,6 +80,24 @@ def _rows(path: Path) -> Iterator[SourceRow]:
                 yield from (SourceRow(next(lines), cells) for cells in zip(*columns, strict=True))
     except _DAMAGED:
         raise _damaged(path) from None
+
+
+def _rows_at_once(metadata: pq.FileMetaData) -> int:
+    """Return how many rows to read at once, so that long values do not fill the memory.
+
+    A repeated value is stored once, but read as often as it occurs. How long it is shows only in
+    the size of its column. Writers leave out the least and greatest value of a column if they are
+    long, so that columns of short values are recognised.
+    """
+    groups = map(metadata.row_group, range(metadata.num_row_groups))
+    columns = (group.column(at) for group in groups for at in range(metadata.num_columns))
+    unknown = (
+        column.total_uncompressed_size
+        for column in columns
+        if column.statistics is None or not column.statistics.has_min_max
+    )
+    longest: int = max((1, *unknown))
+    return max(1, min(_PIECE_ROWS, _PIECE_BYTES // longest))
 
 
 def as_text(column: pa.Array[Any]) -> pa.Array[Any]:

@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import openpyxl
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.reading import workbook
@@ -296,3 +298,31 @@ def test_marks_of_direction_are_no_part_of_a_value(tmp_path: Path) -> None:
     assert judged.rows.column("bvn").to_pylist() == ["22212345678"]
     assert judged.rows.column("first_name").to_pylist() == ["Ade"]
     assert [row.code for row in judged.refused] == ["customer_id_repeated"]
+
+
+def test_a_long_value_that_repeats_does_not_fill_the_memory(tmp_path: Path) -> None:
+    """Parquet stores it once: a small file of a few rows would be gigabytes in memory."""
+    path, number, megabytes = tmp_path / "repeats.parquet", 60, 12
+    memo = pa.DictionaryArray.from_arrays(pa.array([0] * number), pa.array(["y" * megabytes * MB]))
+    columns = {"customer_id": [f"C{each}" for each in range(number)], "memo": memo.cast("string")}
+    pq.write_table(pa.table(columns), path)
+    del memo, columns
+    assert path.stat().st_size < 2 * MB
+    pool = pa.default_memory_pool()
+    idle, most = pool.bytes_allocated(), 0
+    ids: list[str] = []
+    for batch in open_source(path).batches():
+        ids += batch.columns.column(0).to_pylist()
+        most = max(most, batch.columns.num_rows)
+        assert pool.bytes_allocated() - idle < 300 * MB
+    assert ids == [f"C{each}" for each in range(number)]
+    assert most == 2
+
+
+def test_long_rows_of_text_come_in_small_batches(tmp_path: Path) -> None:
+    """Thousands of them at once would not fit into the memory."""
+    path, value = tmp_path / "long.csv", "y" * MB
+    path.write_text(f"{HEADINGS}" + "".join(f"C{each},,{value}\n" for each in range(40)))
+    found = [batch.columns.num_rows for batch in open_source(path).batches()]
+    assert sum(found) == 40
+    assert max(found) == 16
