@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.columns import KNOWN_COLUMNS
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -127,7 +128,8 @@ class Declaration:
     statuses: Mapping[str, Tone]
     ranks: tuple[str, ...] = ()  # the statuses from best to worst, if they are compared by rank
     columns: tuple[Column, ...] = ()  # its other columns, in the order of the output
-    looks_at: tuple[str, ...] = ()  # columns of the input row that `judge` reads
+    # the known columns of the input row, and `flaws`, that `judge` reads
+    looks_at: tuple[str, ...] = ()
     # returns a row's status and a value for each of `columns`, from the row and the records of its
     # answers; without records every answer was a miss, and a record is None if its answer can no
     # longer be read
@@ -146,6 +148,9 @@ class Declaration:
         unranked = [
             each.name for each in self.columns if each.compare is Compare.RANK and not each.ranks
         ]
+        unknown = {*self.looks_at} - {*KNOWN_COLUMNS, "flaws"}
+        names = [each.name for each in self.every_column]
+        twice = sorted({name for name in names if names.count(name) > 1})
         blank = self.judge({}, (), Limits())
         flaws = {
             "a name of small letters, digits and underscores": not _NAME.fullmatch(self.name),
@@ -153,6 +158,8 @@ class Declaration:
             "statuses": not self.statuses,
             f"the statuses {', '.join(sorted(undeclared))}": bool(undeclared),
             f"the words of {', '.join(unranked)}, compared by rank": bool(unranked),
+            f"known columns of the row in looks_at: {', '.join(sorted(unknown))}": bool(unknown),
+            f"a name of its own for each column: {', '.join(twice)}": bool(twice),
             "a meaning for each of its columns": not all(each.meaning for each in self.columns),
             "an age for any outcome": not self.ages,
             f"a value from judge for each of its {len(self.columns)} columns, and a status that "

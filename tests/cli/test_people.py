@@ -53,6 +53,20 @@ def test_whom_to_erase_is_typed_or_comes_from_standard_input(folder: Path) -> No
     assert ids(folder) == []
 
 
+@pytest.mark.parametrize("listed", [False, True])
+def test_files_that_go_entirely_are_named_before_they_do(folder: Path, listed: bool) -> None:
+    """However the person is named; also a file that cannot be read, and so may name them."""
+    (folder / "decisions.xlsx").write_bytes(b"a workbook")
+    (folder / "quarantine.csv").write_bytes(b"PK\x03\x04 damaged")
+    whom, given = ("-", "0007\n") if listed else ("0007", "")
+    ended = run("erase", "--customer-id", whom, "--yes", given=given)
+    assert ended.exit_code == 0
+    before, _, _ = ended.output.partition("erased" if listed else "Erased:")
+    for name in ("decisions.xlsx", "quarantine.csv"):
+        assert f"  {folder.name}/{name}" in before
+        assert not (folder / name).exists()
+
+
 MISUSED: tuple[tuple[tuple[str, ...], str, str], ...] = (
     (("erase", "--bvn", "-"), "22212345678\n", "add --yes"),
     (("erase", "--bvn", "-", "--yes"), "\n", "names nobody"),
