@@ -128,10 +128,16 @@ def erase(
         preview = scope.document()
         if dry_run:
             return Result({**preview, "dry_run": True})
-        if yes and scope.whole:
-            say(view("whole", preview).rstrip())
+        if yes:
+            _say_what_goes_whole(preview)
         _confirm(view("would-erase", preview), yes=yes)
         return Result(erase_found(journal, scope))
+
+
+def _say_what_goes_whole(preview: dict[str, Any]) -> None:
+    """Name the files that an erasure removes entirely, before it does."""
+    if text := view("whole", preview).rstrip():
+        say(text)
 
 
 def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Result:
@@ -164,6 +170,7 @@ def _erase_listed(customer_id: str, bvn: str, batch: str, *, yes: bool) -> Resul
             )
             try:
                 scope = find_for_erasure(journal, target, settings.inbox)
+                _say_what_goes_whole(scope.document())
                 done.append(erase_found(journal, scope, more=True))
             except InputError as error:
                 failed.append(f"line {number}: {error}")
