@@ -71,6 +71,11 @@ def point(declared: Any, name: str = "made_up") -> EntryPoint:  # noqa: ANN401 -
             {"columns": (Column("made_up_word", Kind.TEXT, "What it says.", Compare.RANK),)},
             "lacks the words of made_up_word",
         ),
+        ({"looks_at": ("bvn", "first_nme")}, "lacks known columns .* in looks_at: first_nme$"),
+        (
+            {"columns": (Column("made_up_source", Kind.TEXT, "What it says."),)},
+            "lacks a name of its own for each column: made_up_source$",
+        ),
     ],
 )
 def test_an_incomplete_declaration_is_refused(change: dict[str, Any], lacking: str) -> None:
