@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
-from nightscreen.journal.actor import Actor
+from nightscreen.journal.actor import Actor, has_users
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
@@ -32,8 +32,13 @@ if TYPE_CHECKING:
 
 
 def approval_needed(run: Run) -> str | None:
-    """Return why a person must approve the spending, or None if no approval is needed."""
-    if run.parameters.yes or run.quote is None:
+    """Return why a person must approve the spending, or None if no approval is needed.
+
+    `yes` approves it in advance. Where the desk has users, it decides nothing of a run that they
+    were asked about: one of them may have refused it.
+    """
+    is_asked = has_users(run.journal) and Approvals(run.journal).newest(run.run_id) is not None
+    if (run.parameters.yes and not is_asked) or run.quote is None:
         return None
     runs = run.journal.runs.newest(batch=run.batch, flow=run.flow, limit=RECENT_RUNS + 1)
     earlier = [

@@ -64,6 +64,20 @@ def test_run_of_another_flow_is_approved_here_and_resumed_by_its_command(office:
     assert office.starts.started == []
 
 
+def test_option_yes_decides_nothing_of_a_run_that_the_desk_was_asked_about(office: Office) -> None:
+    """Somebody refuses it at the desk; resumed with `--yes` it makes no call and waits again."""
+    world = BvnWorld(office.folder, settings={"approval_above": "30"}, clock=office.clock)
+    rows = [asked(number) for number in range(1, 6)]
+    world.request(rows)
+    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
+    run = world.confirm(otps).report["run_id"]
+    browser = office.browser("approver", name="Bem")
+    assert browser.post(f"/approvals/{run}", do="refuse").status_code == 303
+    assert world.confirm(otps, run=run, yes=True).report["stop_reason"] == "approval"
+    assert world.calls("bvn_finish") == []
+    assert world.confirm(otps, yes=True).states == {"confirmed": 5}  # in advance, as a job does
+
+
 def test_cap_may_be_lowered_and_nothing_else_and_one_decision_counts(office: Office) -> None:
     """What was typed stays, with what is wrong with it; a second approver comes too late."""
     run = office.waiting
