@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import delete, false, func, or_, select, update
 
 from nightscreen.journal.audit import Audit
-from nightscreen.journal.lookups import Lookups
+from nightscreen.journal.lookups import ASKING, Lookups
 from nightscreen.journal.runs import living_runs
 from nightscreen.journal.schema import (
     PASSING_TABLES,
@@ -114,7 +114,9 @@ class Erasures(Part):
             InputError: a run is under way, or a call about one of the pseudonyms.
         """
         holders = self._holders
-        for run_id in living_runs(connection, holders):
+        workers = connection.execute(ASKING).all()  # they may outlive their run's own process
+        asked = [run_id for run_id, worker in workers if holders.alive(worker, connection)]
+        for run_id in (*living_runs(connection, holders), *asked):
             raise InputError(
                 f"run {run_id} is under way and may involve this person; erase again after it"
             )

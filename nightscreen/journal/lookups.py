@@ -530,6 +530,8 @@ class Lookups(Part):
 # --- the processes that ask now ---
 
 _NO_CAPS = "{}"  # the caps of a process that no longer asks
+ASKING = select(askers.c.run_id, askers.c.holder).where(askers.c.caps != _NO_CAPS)
+"""The processes that ask now, dead ones included, each with its run."""
 
 
 class Askers(Part):
@@ -569,11 +571,7 @@ class Askers(Part):
 
     def asks_elsewhere(self, run_id: str) -> bool:
         """Return whether a living process other than this one asks for a run."""
-        query = select(askers.c.holder).where(
-            askers.c.run_id == run_id,
-            askers.c.holder != self._holders.name,
-            askers.c.caps != _NO_CAPS,
-        )
+        query = ASKING.where(askers.c.run_id == run_id, askers.c.holder != self._holders.name)
         return any(self._holders.alive(row.holder) for row in self._database.fetch(query))
 
     def clear(self, run_id: str) -> None:

@@ -265,6 +265,21 @@ def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
     assert officer.lookups.find("run-1") is None
 
 
+def test_an_erasure_waits_for_a_worker_that_outlives_its_run(place: Place) -> None:
+    """The worker may ask about the person again until it notices that the run has ended."""
+    nightly, worker, officer = place.open(), place.open(), place.open()
+    begin_run(nightly, "run-1")
+    fill(nightly, ["karma"])
+    worker.askers.join("run-1", {"karma": 4})
+    settle(worker, claim(worker, "karma", 1), state=CallState.NOT_SENT, cost=0, becomes=CLAIMED)
+    nightly.close()
+    person = ErasedPseudonyms(subjects=(subject(1),))
+    with pytest.raises(InputError, match="under way"):
+        Erasures(officer).erase(person)
+    worker.askers.leave("run-1", forget=False)
+    Erasures(officer).erase(person)
+
+
 # --- a model, and random histories ---
 
 
