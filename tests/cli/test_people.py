@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -107,6 +108,15 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
     assert "0.0 days" not in found.output
     assert "first seen under this batch name" in found.output
     assert "0000," not in found.output  # amounts have two places
+
+
+def test_a_customer_whose_row_was_purged_is_explained_without_it(folder: Path) -> None:
+    """What the journal has is shown; no cell is a word of the program."""
+    shutil.rmtree(folder / "enriched")
+    shown = run("explain", "0007")
+    assert shown.exit_code == 0
+    assert "it was purged" in shown.output
+    assert "None" not in shown.output
 
 
 def test_subject_access_writes_two_private_files(tmp_path: Path) -> None:
