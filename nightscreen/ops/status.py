@@ -16,7 +16,7 @@ from nightscreen.journal.audit import Audit
 from nightscreen.journal.holders import pid_of
 from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED, RUNNING
-from nightscreen.ops.vitals import read_vitals
+from nightscreen.ops.vitals import PLANNING, READING, read_vitals
 from nightscreen.report.format import facts
 from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.calls import NOT_ENDED, LookupStatus
@@ -137,7 +137,9 @@ def condition_of(
     running = run.state == RUNNING
     live = signs if running else {}
     left = {} if holder is not None else _left_by_dead_process(journal, run.run_id)
-    checks, approval = _checks(report, signs, activity, left), None
+    # until its lookups are planned anew, a resumed run has those left that its report names
+    asked = live.get("phase") not in {None, READING, PLANNING}
+    checks, approval = _checks(report, signs, activity, left, asked=asked), None
     if run.stop_reason == StopReason.APPROVAL:
         approval = Approvals(journal).newest(run.run_id)
     spent, missing = journal.money.of_run(run.run_id), _missing(settings, checks, journal, now)
@@ -190,15 +192,20 @@ def _checks(
     signs: Mapping[str, Any],
     activity: RunActivity,
     left_by_dead_process: Mapping[str, int],
+    *,
+    asked: bool,
 ) -> dict[str, dict[str, Any]]:
-    """Return each check's numbers, from the last session's vital signs or else from the report."""
+    """Return each check's numbers, from the vital signs of a session that has asked or the report.
+
+    A resumed run still has the report of the session before.
+    """
     numbers: dict[str, dict[str, Any]] = {}
     reported, last_seen = report.get("checks", {}), signs.get("checks", {})
     seen = (*last_seen, *reported, *left_by_dead_process, *activity.answered, *activity.troubles)
     for name in dict.fromkeys(seen):
         live, part = last_seen.get(name), reported.get(name)
         left = left_by_dead_process.get(name)
-        if left is None and part is not None and (live is None or signs.get("phase") != "asking"):
+        if left is None and part is not None and (live is None or not asked):
             left = sum(part.get(status, 0) for status in ("pending", "failed", "in_doubt"))
         elif left is None and live is not None:
             left = live["wanted"] - live["done"] + live["failed"] + live["in_doubt"]

@@ -21,7 +21,7 @@ from nightscreen.config.settings import read_settings
 from nightscreen.journal import Journal, open_journal
 from nightscreen.ops import doctor
 from nightscreen.ops.doctor import Diagnosis, Remedy, diagnose
-from nightscreen.ops.status import COMMANDS
+from nightscreen.ops.status import COMMANDS, condition_of
 from nightscreen.ops.vitals import write_vitals
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
@@ -301,6 +301,22 @@ def test_a_database_that_is_down_is_told_without_its_password(tmp_path: Path) ->
     assert "cannot be reached" in told
     assert "pass-word-7" not in told
     assert "GB free" in told
+
+
+def test_a_resumed_run_forgets_the_earlier_report_once_it_asks(tmp_path: Path) -> None:
+    """What is left to ask is not counted beside what was answered since, whatever it does now."""
+    home, report = tmp_path / "home", {"checks": {"karma": {"pending": 1000}}}
+    settings = read_settings(_env_file=None, home=home)
+    with open_journal(home) as journal:
+        begin_run(journal, RUN)
+        journal.runs.keep_report(RUN, report)
+        run = journal.runs.find(RUN)
+        assert run is not None
+        expected = {"planning": 1000, "asking": 600, "waiting": 600, "writing": 600}
+        for phase, left in expected.items():
+            write_vitals(home, RUN, signs_in_a_test(phase=phase))
+            checks = condition_of(run, settings, journal, journal.clock)["checks"]
+            assert checks["karma"]["left"] == left, phase
 
 
 def test_a_hung_run_is_told_from_a_living_one(tmp_path: Path) -> None:
