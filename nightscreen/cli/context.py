@@ -95,12 +95,14 @@ def opened_journal(settings: Settings | None = None) -> Iterator[Journal]:
 
     Raises:
         InputError: there is none yet.
+        JournalError: HOME remembers one that is not there.
     """
     from nightscreen.journal import journal_of
-    from nightscreen.journal.opening import journal_exists
+    from nightscreen.journal.opening import journal_exists, refuse_vanished
 
     settings = settings or settings_of_command()
     if not journal_exists(settings.home, settings.journal_url):
+        refuse_vanished(settings.home)
         raise InputError(
             f"there is no journal under {settings.home} yet; it is made by the first run, or set "
             "NIGHTSCREEN_HOME to where it is"

@@ -81,7 +81,8 @@ def unsealed(path: Path, sealer: Sealer) -> Iterator[Path]:
                 _unseal(file, sink, path, sealer)
         except FileNotFoundError:
             raise InputError(
-                "the uploaded file was removed, as it is once its run is over: upload it again"
+                "the uploaded file is not here: it was removed, as it is once its run is over, or "
+                "a desk on another machine has it: upload it again"
             ) from None
         sink.flush()
         yield plain_path

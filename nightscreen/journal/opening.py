@@ -147,7 +147,7 @@ def open_read_only(settings: Settings, *, clock: Clock = system_clock) -> Journa
     with ExitStack() as undone:
         undone.callback(database.close)
         if database.file is not None and not database.file.exists():  # a connection would make it
-            _refuse_vanished(home)
+            refuse_vanished(home)
             return None
         facts = _facts_of(database, home)
         if facts is None:
@@ -174,7 +174,7 @@ def _facts_of(database: Database, home: Path) -> dict[str, str] | None:
     database.require_sound_file()
     with database.reading() as connection:
         if not inspect(connection).has_table(meta.name):
-            _refuse_vanished(home)
+            refuse_vanished(home)
             return None
         facts = read_meta(connection, VERSION, _ID, LENDER_KEY, PSEUDONYM_KEY)
     require_declared(facts)
@@ -262,7 +262,7 @@ def _private_from_birth(database: Database, home: Path) -> None:
     file = database.file
     if file is None or file.exists():
         return
-    _refuse_vanished(home)
+    refuse_vanished(home)
     if not file.parent.is_dir():
         raise JournalError(
             f"the journal's folder {file.parent} does not exist; make it or correct "
@@ -302,7 +302,7 @@ def _remembered(home: Path) -> str | None:
         ) from None
 
 
-def _refuse_vanished(home: Path) -> None:
+def refuse_vanished(home: Path) -> None:
     """Refuse a new journal if HOME's marker names one: all answers would be bought again.
 
     Raises:

@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nightscreen.cli.main import app
-from nightscreen.schemas.errors import InputError, UsageError
+from nightscreen.schemas.errors import InputError, JournalError, UsageError
 from tests.cli.list_in_a_test import screened
 
 SECRETS = ("22212345678", "0123456789", "Amaka", "0007")
@@ -129,3 +129,11 @@ def test_subject_access_writes_two_private_files(tmp_path: Path) -> None:
     assert not any("0007" in path.name for path in files)
     assert json.loads(files[1].read_text("utf-8"))["rows"][0]["row"]["bvn"] == "22212345678"
     assert json.loads(found.stdout)["held"]["rows"] == 1
+
+
+def test_a_journal_that_vanished_is_not_called_one_that_was_never_made(tmp_path: Path) -> None:
+    """The next step is to restore it, not to screen a file."""
+    (tmp_path / "home" / "journal.sqlite").unlink()
+    ended = run("journal", "verify")
+    assert isinstance(ended.exception, JournalError)
+    assert "remembers a journal that is not there" in str(ended.exception)

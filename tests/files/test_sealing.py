@@ -105,3 +105,13 @@ def test_a_sealed_file_is_whole_or_refused(tmp_path: Path) -> None:
     path.write_bytes(start + pieces[each : 2 * each] + pieces[:each] + pieces[2 * each :])
     with pytest.raises(JournalDamagedError), unsealed(path, sealer):
         pass
+
+
+def test_a_file_that_another_machine_may_have_is_not_called_removed(tmp_path: Path) -> None:
+    """Desks share one journal, and each has the files that it took."""
+    absent = tmp_path / "absent.sealed"
+    with (
+        pytest.raises(InputError, match="a desk on another machine has it"),
+        unsealed(absent, Sealer(KEY)),
+    ):
+        pass
