@@ -168,16 +168,16 @@ def approve(
         f"Run {run_id} is approved up to {naira_words(approval.max_spend_micro)}, by "
         f"{approval.decided_by}."
     )
-    if run.flow != SCREEN_FLOW:
-        from nightscreen.cli.flows import resume
-
-        return resume(run, parameters)
     waits = waits_in_inbox(run, settings)
     deployment = hand_to_deployment(approval, parameters, waits_in_inbox=waits)
     if deployment is not None:
         return Result({**document, "resumed_by": f"the deployment {deployment}"})
     try:
         require_service(settings, quote_only=False)
+        if run.flow != SCREEN_FLOW:
+            from nightscreen.cli.flows import resume
+
+            return resume(run, parameters)
         if not waits:
             return screened(parameters, settings)
         watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)

@@ -439,9 +439,8 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             InputError: the first answer of a new run said so; the other customers are not asked.
         """
         is_asked = await super().ask_person(caller, person)
-        if person.problem != FailureReason.NO_PRODUCT or not self.run.is_new:
-            return is_asked
-        if await asyncio.to_thread(lambda: self.run.has_no_effect):
+        is_first = self.run.is_new and [e for e in self.people if e.task] == [person]
+        if is_first and person.problem == FailureReason.NO_PRODUCT:
             raise InputError(
                 f"the service has no product {self.parameters.product}, and no offer was made; "
                 "see: nightscreen loans products"

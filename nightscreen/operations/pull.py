@@ -159,10 +159,14 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
     def load_people(self) -> list[PulledCustomer]:
         """Save the customers who are due, or load those of the run that is resumed.
 
+        A quote saves nothing.
+
         Raises:
             InputError: a named grant is not live.
         """
-        if self.run.is_new:
+        if not self.run.is_new:
+            due = self.store.pulls.of_run(self.run.run_id)
+        else:
             due = [
                 Pulled(
                     key=f"{self.run.run_id} {grant.customer.hex()}",
@@ -174,14 +178,16 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
                 )
                 for grant in self._chosen()
             ]
-            self.store.pulls.add(due)
+            if not self.run.only_quotes:
+                self.store.pulls.add(due)
+        self.rows_read = len(due)
         return [
             PulledCustomer(
                 subject=each.customer,
                 state=each.state.value if each.state in FINAL else PENDING,
                 record=each,
             )
-            for each in self.store.pulls.of_run(self.run.run_id)
+            for each in due
         ]
 
     def _chosen(self) -> list[Grant]:

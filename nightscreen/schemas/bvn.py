@@ -138,11 +138,14 @@ class ConfirmBvns(ApiRunParameters):
     """The passwords that customers supplied."""
 
     input: Annotated[
-        str, Option(argument="OTPS", help="File with customer_id,otp; remove it afterwards.")
+        str,
+        Option(
+            argument="OTPS", help="File with customer_id,otp; remove it once the run has ended."
+        ),
     ] = Field(
         "",
         title="File of passwords",
         description="Path of a file with the columns customer_id and otp. It is read and not "
-        "copied; remove it afterwards.",
+        "copied; remove it once the run has ended, not while it waits for approval.",
     )
     _no_identifier_in_name = field_validator("input")(refuse_named_after_somebody)

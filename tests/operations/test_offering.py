@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import shutil
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -332,6 +333,23 @@ def test_product_that_the_service_does_not_have_ends_the_run_after_one_call(
     assert len(lender.calls("loan_start")) == 1
     with open_journal(lender.folder / "home") as journal:
         assert journal.runs.newest(flow="offer_loans") == []
+
+
+@pytest.mark.parametrize(
+    ("said", "refused"),
+    [("Customer of this product was not found", [0]), ("Loan product not found", [1, 2])],
+)
+def test_a_product_counts_as_missing_by_the_first_answer_alone(
+    lender: Lender, night: Night, said: str, refused: list[int]
+) -> None:
+    """Neither a text about one customer nor a later answer ends a run: others have links."""
+    numbers = count()
+    answer = httpx.Response(400, json={"status": "error", "message": said})
+    lender.instead = lambda _asked: answer if next(numbers) in refused else None
+    found = lender.offer(night)
+    assert found.report["state"] == "completed"
+    assert found.report["offers"]["failed"] == len(refused)
+    assert found.report["offers"]["offered"] == len(chosen(night)) - len(refused)
 
 
 def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:

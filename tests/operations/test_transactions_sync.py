@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nightscreen.operations.pull import list_request
+from nightscreen.operations.pulled_records import PullStore
 from nightscreen.sandbox.transactions import transactions_of
 from nightscreen.schemas.consented import PulledKind
 from nightscreen.schemas.errors import InputError, UsageError
@@ -67,6 +68,16 @@ def test_every_transaction_is_there_once_and_typed(lender: Lender) -> None:
     assert again["transactions"] == {"written": 0, "file": None, "repeated": 0}
     assert lender.changes(again["run_id"]) == []
     assert len(list((lender.folder / "out" / "transactions").glob("*/*.parquet"))) == 1
+
+
+def test_a_quote_of_a_pull_counts_the_customers_and_saves_nothing(lender: Lender) -> None:
+    """Pulls are free, but a lender may be told otherwise by its prices."""
+    lender.consent(["C1", "C2"])
+    quote = lender.pull(quote_only=True)
+    assert (quote["rows"]["read"], quote["calls"]) == (2, 2)
+    with lender.opened() as journal:
+        assert PullStore(journal).pulls.all() == []
+        assert journal.runs.newest() == []
 
 
 def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
