@@ -198,7 +198,9 @@ class Calls(Part):
         That try held the turn until it ended, so it has ended by now.
         """
         if not turn.granted:  # it may have ended lookups, or taken some that others ask for
-            return lookups.are_changed(connection, turn.changed[:1], self._holders.name)
+            return bool(turn.changed) and lookups.is_changed(
+                connection, turn.changed[0], self._holders.name
+            )
         query = select(calls.c.call_id).where(
             calls.c.call_id.in_([grant.call_id for _, grant in turn.granted]),
             calls.c.run_id == run_id,

@@ -281,20 +281,16 @@ def change(
     execute_many(connection, _CHANGE, rows)
 
 
-def are_changed(
-    connection: Connection, changes: Iterable[tuple[int, LookupStatus, int]], holder: str
-) -> bool:
-    """Return whether one of some changes of waiting lookups, as in `change`, was committed."""
-    claimed = LookupStatus.CLAIMED
-    found = [
-        select(lookups.c.lookup_id).where(
-            lookups.c.lookup_id == number,
-            lookups.c.state == state.value,
-            func.coalesce(lookups.c.holder, NOBODY) == (holder if state is claimed else NOBODY),
-        )
-        for number, state, _ in changes
-    ]
-    return any(connection.execute(each).first() is not None for each in found)
+def is_changed(connection: Connection, made: tuple[int, LookupStatus, int], holder: str) -> bool:
+    """Return whether a change of a waiting lookup, as in `change`, was committed."""
+    number, state, _ = made
+    owner = holder if state is LookupStatus.CLAIMED else NOBODY
+    query = select(lookups.c.lookup_id).where(
+        lookups.c.lookup_id == number,
+        lookups.c.state == state.value,
+        func.coalesce(lookups.c.holder, NOBODY) == owner,
+    )
+    return connection.execute(query).first() is not None
 
 
 CLAIMANTS = (select(lookups.c.holder).where(_CLAIMED), select(askers.c.holder))
