@@ -49,13 +49,18 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     assert "No run waits" in browser.get("/approvals").text
 
 
-def test_run_of_another_flow_is_approved_here_and_resumed_by_its_command(office: Office) -> None:
-    """Its section says what it would cost; the command has the cap."""
+def confirmation_that_waits(office: Office) -> tuple[BvnWorld, dict[str, str], str]:
+    """Have five BVNs wait to be confirmed; return their world, passwords and run."""
     world = BvnWorld(office.folder, settings={"approval_above": "30"}, clock=office.clock)
     rows = [asked(number) for number in range(1, 6)]
     world.request(rows)
     otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
-    run = world.confirm(otps).report["run_id"]
+    return world, otps, world.confirm(otps).report["run_id"]
+
+
+def test_run_of_another_flow_is_approved_here_and_resumed_by_its_command(office: Office) -> None:
+    """Its section says what it would cost; the command has the cap."""
+    _, _, run = confirmation_that_waits(office)
     browser = office.browser("approver", name="Bem")
     page = browser.get("/approvals").text
     assert ">Spend up to ₦100</button>" in page
@@ -66,11 +71,7 @@ def test_run_of_another_flow_is_approved_here_and_resumed_by_its_command(office:
 
 def test_option_yes_decides_nothing_of_a_run_that_the_desk_was_asked_about(office: Office) -> None:
     """Somebody refuses it at the desk; resumed with `--yes` it makes no call and waits again."""
-    world = BvnWorld(office.folder, settings={"approval_above": "30"}, clock=office.clock)
-    rows = [asked(number) for number in range(1, 6)]
-    world.request(rows)
-    otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
-    run = world.confirm(otps).report["run_id"]
+    world, otps, run = confirmation_that_waits(office)
     browser = office.browser("approver", name="Bem")
     assert browser.post(f"/approvals/{run}", do="refuse").status_code == 303
     assert world.confirm(otps, run=run, yes=True).report["stop_reason"] == "approval"
