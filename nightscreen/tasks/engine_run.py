@@ -244,7 +244,7 @@ class EngineRunner(Runner):
     async def may_spend(self, run: Run, quote: dict[str, Any]) -> bool:
         """Show the quote; use an existing approval, or ask the user at the terminal."""
         if isinstance(run, ScreeningRun):
-            await show_quote(run)
+            await show_quote(run, quote)
         self.at_work = PAUSED
         terminal = AT_TERMINAL.get()
         is_approved = await asyncio.to_thread(
@@ -316,7 +316,7 @@ class EngineRunner(Runner):
         if not run.only_quotes:
             await self._say_end(run, report)
         elif isinstance(run, ScreeningRun):
-            await show_quote(run)
+            await show_quote(run, report)
         message = f"to go on, resume run {run.run_id}"
         return await to_prefect_state(report, message, signalled=self.signalled)
 

@@ -39,7 +39,6 @@ from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_CUSTOM_HEADERS, tem
 from nightscreen.config.settings import read_settings
 from nightscreen.ops.doctor import OK, SCHEDULE, WARNING, WRONG, HealthFinding, Remedy
 from nightscreen.report.page import quote_markdown, summary_markdown
-from nightscreen.runs.run_report import quote_document
 from nightscreen.runs.screening_run import ScreeningRun
 from nightscreen.schemas.errors import SettingsError
 
@@ -98,9 +97,9 @@ async def beside(work: Coroutine[Any, Any, object]) -> AsyncIterator[None]:
         await asyncio.wait([task])
 
 
-async def show_quote(run: ScreeningRun) -> None:
+async def show_quote(run: ScreeningRun, quote: dict[str, Any]) -> None:
     """Show what a run is expected to cost, before it is approved."""
-    text, about = quote_markdown(quote_document(run)), f"What run {run.run_id} is expected to cost"
+    text, about = quote_markdown(quote), f"What run {run.run_id} is expected to cost"
     await _show(text, f"{run.batch}-quote", about)
 
 
