@@ -63,18 +63,19 @@ _LOAN = ("reference", "product_id", "state", "status", "status_at", "loan_amount
 @command("bvn request customers.csv", of=bvn, view="person-run")
 def request(parameters: RequestBvns) -> Result:
     """Have the service send a one-time password to each customer of a file."""
-    return run_or_quote(BvnRequests, parameters)
+    return run_or_quote(BvnRequests, parameters, settings_for_calls())
 
 
 @command("bvn confirm otps.csv --max-spend 5000", of=bvn, view="person-run")
 def confirm(parameters: ConfirmBvns) -> Result:
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
-    return run_or_quote(BvnConfirmations, parameters)
+    return run_or_quote(BvnConfirmations, parameters, settings_for_calls())
 
 
-def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: ApiRunParameters) -> Result:
+def run_or_quote(
+    kind: type[PersonRun[Any, Any]], parameters: ApiRunParameters, settings: Settings
+) -> Result:
     """Start the run's flow; a quote and mistakes in the input need no engine."""
-    settings = settings_for_calls()
     if parameters.quote_only:
         return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
     if not parameters.run:
@@ -82,20 +83,19 @@ def run_or_quote(kind: type[PersonRun[Any, Any]], parameters: ApiRunParameters) 
     return run_as_command(f"people:{kind.flow}", parameters)
 
 
-_PARAMETERS: dict[str, type[ApiRunParameters]] = {
-    BvnRequests.flow: RequestBvns,
-    BvnConfirmations.flow: ConfirmBvns,
-    LoanOffers.flow: OfferLoans,
-    LoanTracking.flow: TrackLoans,
-    TransactionPull.flow: PullTransactions,
-    AccountPull.flow: PullTransactions,
+_KINDS: dict[str, type[PersonRun[Any, Any]]] = {
+    kind.flow: kind
+    for kind in (
+        *(BvnRequests, BvnConfirmations, LoanOffers, LoanTracking),
+        *(TransactionPull, AccountPull),
+    )
 }
 
 
 def resume(run: RunRecord, approved: ScreenBatch) -> Result:
     """Resume an approved run, with the cap and the deadline of its approval."""
     given = {"output": str(Path(run.folder).parent), **approved.model_dump(exclude_unset=True)}
-    parameters = _PARAMETERS[run.flow].model_validate(given)
+    parameters = _KINDS[run.flow].form.model_validate(given)
     result = run_as_command(f"people:{run.flow}", parameters)._replace(view="person-run")
     if run.flow == LoanTracking.flow:
         return result._replace(document=with_loans(result.document, Path(run.folder)))
@@ -112,7 +112,7 @@ def products() -> dict[str, Any]:
 @command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")
 def offer(parameters: OfferLoans) -> Result:
     """Make one application link for each approved customer; another run never makes a second."""
-    return _warn_of_refusal(run_or_quote(LoanOffers, parameters))
+    return _warn_of_refusal(run_or_quote(LoanOffers, parameters, settings_for_calls()))
 
 
 def _warn_of_refusal(result: Result) -> Result:
@@ -125,10 +125,11 @@ def _warn_of_refusal(result: Result) -> Result:
 @command("loans track --json", of=loans, view="person-run")
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
-    result = _warn_of_refusal(run_or_quote(LoanTracking, parameters))
+    settings = settings_for_calls()
+    result = _warn_of_refusal(run_or_quote(LoanTracking, parameters, settings))
     if parameters.quote_only:
         return result
-    with opened_journal() as journal:
+    with opened_journal(settings) as journal:
         run = journal.runs.find(str(result.document["run_id"]))
     return (
         result
@@ -182,7 +183,7 @@ def pull(
         raise UsageError("--run takes an earlier pull up with its own customers; leave --customer")
     kind = AccountPull if accounts else TransactionPull
     grants = _grants(settings, scope_of(kind.kinds[0]), customer) if customer else []
-    return run_or_quote(kind, parameters.model_copy(update={"grants": grants}))
+    return run_or_quote(kind, parameters.model_copy(update={"grants": grants}), settings)
 
 
 def _grants(settings: Settings, scope: str, customers: Sequence[str]) -> list[str]:

@@ -12,9 +12,6 @@ from nightscreen.operations.bvn import BvnConfirmations, BvnRequests
 from nightscreen.operations.loans import LoanOffers, LoanTracking
 from nightscreen.operations.pull import AccountPull, TransactionPull
 from nightscreen.schemas.api_runs import ApiRunParameters
-from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
-from nightscreen.schemas.consented import PullTransactions
-from nightscreen.schemas.offers import OfferLoans, TrackLoans
 from nightscreen.tasks.engine_run import named, run_in_engine
 from nightscreen.tasks.own_flow import flow
 
@@ -25,21 +22,21 @@ if TYPE_CHECKING:
 P = TypeVar("P", bound=ApiRunParameters)
 
 
-def _flow(kind: type[PersonRun[P, Any]], model: type[P]) -> OwnFlow[[P], Any]:
-    """Return the flow of a kind of run; its form in Prefect is made from `model`."""
+def _flow(kind: type[PersonRun[P, Any]]) -> OwnFlow[[P], Any]:
+    """Return the flow of a kind of run; its form in Prefect is made from the parameters' model."""
 
     async def run(parameters: P) -> Any:  # noqa: ANN401 - a report, or a Prefect state
         return await run_in_engine(kind, parameters)
 
     run.__name__ = run.__qualname__ = kind.flow  # the engine finds it in this module by its name
-    run.__annotations__["parameters"] = model
+    run.__annotations__["parameters"] = kind.form
     name = kind.flow.replace("_", "-")
     return flow(name=name, flow_run_name=named(kind.name), description=kind.__doc__)(run)
 
 
-request_bvns = _flow(BvnRequests, RequestBvns)
-confirm_bvns = _flow(BvnConfirmations, ConfirmBvns)
-offer_loans = _flow(LoanOffers, OfferLoans)
-track_loans = _flow(LoanTracking, TrackLoans)
-pull_transactions = _flow(TransactionPull, PullTransactions)
-pull_accounts = _flow(AccountPull, PullTransactions)
+request_bvns = _flow(BvnRequests)
+confirm_bvns = _flow(BvnConfirmations)
+offer_loans = _flow(LoanOffers)
+track_loans = _flow(LoanTracking)
+pull_transactions = _flow(TransactionPull)
+pull_accounts = _flow(AccountPull)

@@ -237,6 +237,7 @@ class BvnRequests(BvnRun[RequestBvns, Requested]):
     """Have the service send a one-time password to every customer of a file not asked before."""
 
     flow, name = "request_bvns", "request-bvns"
+    form = RequestBvns
     operation = Operation.BVN_START
 
     @classmethod
@@ -448,6 +449,7 @@ class BvnConfirmations(BvnRun[ConfirmBvns, SuppliedOtp]):
     """Confirm BVNs with the passwords customers supplied; each confirmation is charged."""
 
     flow, name = "confirm_bvns", "confirm-bvns"
+    form = ConfirmBvns
     operation = Operation.BVN_FINISH
 
     _batches: set[str]  # the batch names of the customers' requests

@@ -331,6 +331,7 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
     """Make an application link for each chosen customer of a finished run who has none."""
 
     flow, name, batch = "offer_loans", "loan-offers", "loan-offers"
+    form = OfferLoans
     operation, kind = Operation.LOAN_START, SubjectKind.CUSTOMER
     model, under_way, first_alone = Offer, LinkState.STARTING.value, True
     _source: OfferSource  # the screening run
@@ -439,8 +440,11 @@ class LoanOffers(RecordRun[OfferLoans, Offered]):
             InputError: the first answer of a new run said so; the other customers are not asked.
         """
         is_asked = await super().ask_person(caller, person)
-        is_first = self.run.is_new and [e for e in self.people if e.task] == [person]
-        if is_first and person.problem == FailureReason.NO_PRODUCT:
+        if (
+            person.problem == FailureReason.NO_PRODUCT
+            and self.run.is_new
+            and [each for each in self.people if each.task] == [person]
+        ):
             raise InputError(
                 f"the service has no product {self.parameters.product}, and no offer was made; "
                 "see: nightscreen loans products"
@@ -553,6 +557,7 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
     """Ask about every open loan; report its state and what has changed."""
 
     flow, name, batch = "track_loans", "loans", "loan-tracking"
+    form = TrackLoans
     operation, kind = Operation.LOAN_VIEW, SubjectKind.LOAN
 
     def __init__(self, run: Run, parameters: TrackLoans) -> None:

@@ -111,6 +111,7 @@ class PersonRun(ABC, Generic[P, T]):
     """
 
     flow: ClassVar[str]  # the flow's name in the journal
+    form: ClassVar[type[ApiRunParameters]]  # the model of its parameters
     name: ClassVar[str]  # names the flow's runs in Prefect
     batch: ClassVar[str] = ""  # the runs' batch name, unless the input determines it
     operation: ClassVar[Operation]  # what its calls are counted under

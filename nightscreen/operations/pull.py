@@ -133,6 +133,7 @@ class PulledCustomer(Person):
 class Pull(PersonRun[PullTransactions, PulledCustomer]):
     """A pull in progress."""
 
+    form = PullTransactions
     kind: ClassVar[SubjectKind] = SubjectKind.CUSTOMER
     # what is pulled: customers who granted the first kind are due; the others are optional
     kinds: ClassVar[tuple[PulledKind, ...]]
@@ -164,9 +165,7 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         Raises:
             InputError: a named grant is not live.
         """
-        if not self.run.is_new:
-            due = self.store.pulls.of_run(self.run.run_id)
-        else:
+        if self.run.is_new:
             due = [
                 Pulled(
                     key=f"{self.run.run_id} {grant.customer.hex()}",
@@ -180,6 +179,8 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             ]
             if not self.run.only_quotes:
                 self.store.pulls.add(due)
+        else:
+            due = self.store.pulls.of_run(self.run.run_id)
         self.rows_read = len(due)
         return [
             PulledCustomer(
