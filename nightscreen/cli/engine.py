@@ -1,11 +1,15 @@
 """Run flows from the command line: find or start a Prefect server, handle Ctrl-C.
 
 Prefect is imported only here and below, once its settings are in the environment.
+
+The desk runs this module as a program, with a flow's path as argument and its parameters on stdin.
+The run is then a separate process, so that the desk can be restarted meanwhile.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -18,7 +22,7 @@ from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import about, say
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.local_engine import running_engine
-from nightscreen.schemas.errors import SettingsError
+from nightscreen.schemas.errors import NightscreenError, SettingsError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks import temporary_server
 from nightscreen.tasks.temporary_server import client_environment
@@ -192,3 +196,12 @@ def _stop_newest(terminal: Terminal) -> None:
     if terminal.run is not None:
         say("\nStopping: calls in flight settle, then the report is written ...")
         terminal.run.stops.stop(StopReason.CANCELLED)
+
+
+if __name__ == "__main__":
+    try:
+        report = run_flow(sys.argv[1], json.load(sys.stdin))
+    except NightscreenError as error:
+        say(f"nightscreen: {error}")
+        sys.exit(error.exit_status)
+    sys.exit(EXIT_BY_STATE.get(report["state"], 1))

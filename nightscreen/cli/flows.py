@@ -48,9 +48,7 @@ from nightscreen.schemas.stops import REFUSALS
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
-    from nightscreen.journal.runs import RunRecord
     from nightscreen.schemas.api_runs import ApiRunParameters
 
 
@@ -78,28 +76,23 @@ def run_or_quote(
     """Start the run's flow; a quote and mistakes in the input need no engine."""
     if parameters.quote_only:
         return Result(asyncio.run(run_people(kind, parameters, settings)), view="person-quote")
-    if not parameters.run:
-        kind.identify(parameters, settings)
-    return run_as_command(f"people:{kind.flow}", parameters)
+    parameters = kind.check(parameters, settings)
+    result = run_as_command(f"people:{kind.flow}", parameters)._replace(view="person-run")
+    report = result.document
+    if REFUSALS["distributor"] in report["notices"]:  # repeated on stderr
+        typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
+    if kind is not LoanTracking:
+        return result
+    return result._replace(document=with_loans(report, Path(parameters.output, report["run_id"])))
 
 
-_KINDS: dict[str, type[PersonRun[Any, Any]]] = {
+KINDS: dict[str, type[PersonRun[Any, Any]]] = {
     kind.flow: kind
     for kind in (
         *(BvnRequests, BvnConfirmations, LoanOffers, LoanTracking),
         *(TransactionPull, AccountPull),
     )
 }
-
-
-def resume(run: RunRecord, approved: ScreenBatch) -> Result:
-    """Resume an approved run, with the cap and the deadline of its approval."""
-    given = {"output": str(Path(run.folder).parent), **approved.model_dump(exclude_unset=True)}
-    parameters = _KINDS[run.flow].form.model_validate(given)
-    result = run_as_command(f"people:{run.flow}", parameters)._replace(view="person-run")
-    if run.flow == LoanTracking.flow:
-        return result._replace(document=with_loans(result.document, Path(run.folder)))
-    return result
 
 
 @command("loans products --json", of=loans, view="products")
@@ -112,30 +105,13 @@ def products() -> dict[str, Any]:
 @command("loans offer out/20260301-220000-a1b2c3 --product LP1001", of=loans, view="person-run")
 def offer(parameters: OfferLoans) -> Result:
     """Make one application link for each approved customer; another run never makes a second."""
-    return _warn_of_refusal(run_or_quote(LoanOffers, parameters, settings_for_calls()))
-
-
-def _warn_of_refusal(result: Result) -> Result:
-    """Repeat on stderr that the key is not a distributor's."""
-    if REFUSALS["distributor"] in result.document.get("notices", ()):
-        typer.echo(f"nightscreen: {REFUSALS['distributor']}", err=True)
-    return result
+    return run_or_quote(LoanOffers, parameters, settings_for_calls())
 
 
 @command("loans track --json", of=loans, view="person-run")
 def track(parameters: TrackLoans) -> Result:
     """Ask about every open loan; report its state and what has changed."""
-    settings = settings_for_calls()
-    result = _warn_of_refusal(run_or_quote(LoanTracking, parameters, settings))
-    if parameters.quote_only:
-        return result
-    with opened_journal(settings) as journal:
-        run = journal.runs.find(str(result.document["run_id"]))
-    return (
-        result
-        if run is None
-        else result._replace(document=with_loans(result.document, Path(run.folder)))
-    )
+    return run_or_quote(LoanTracking, parameters, settings_for_calls())
 
 
 def with_loans(report: Mapping[str, Any], folder: Path) -> dict[str, Any]:

@@ -47,8 +47,10 @@ _FIXED = (
 """Parameters that a resumed run cannot change."""
 
 
-def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
+def check_before_engine(parameters: ScreenBatch, settings: Settings) -> str:
     """Report any mistake that can be found without the engine and the service.
+
+    Returns the folder or URL of the results; a resumed run keeps its own.
 
     Raises:
         UsageError: settings, parameters, input, mapping or output are wrong.
@@ -61,7 +63,8 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         raise InputError(f"--deadline: {parameters.deadline} has passed; name a later instant")
     if not journal_exists(settings.home, settings.journal_url):
         _check_first_run(parameters, settings)
-    _check_output(parameters.output)
+    if not parameters.run:
+        _check_output(parameters.output)
     try:
         make_private_folder(settings.home)
     except OutputError as error:
@@ -71,8 +74,10 @@ def check_before_engine(parameters: ScreenBatch, settings: Settings) -> None:
         if ready.earlier is not None:
             _refuse_changes(parameters, ready)
             require_same_input(ready.earlier, file_digest(ready.source.path))
+            _check_output(ready.parameters.output)
         elif not parameters.date_order:
             say_open_dates(DateOrders(ready.source))
+    return ready.parameters.output
 
 
 def _check_first_run(parameters: ScreenBatch, settings: Settings) -> None:

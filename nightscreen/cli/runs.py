@@ -25,7 +25,7 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.money import Spent
 from nightscreen.journal.runs import RUNNING
-from nightscreen.ops.status import COMMANDS, HUNG, resume_command, state_of
+from nightscreen.ops.status import COMMANDS, HUNG, not_resumed, resume_command, state_of
 from nightscreen.schemas.approvals import ApprovalDecision
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.errors import NightscreenError, UsageError
@@ -147,7 +147,6 @@ def approve(
 ) -> Result:
     """Approve the spending of a run that waits for it, and resume the run under that cap."""
     from nightscreen.runs.approval import resumed, waits_in_inbox  # loads the tables
-    from nightscreen.runs.run import require_service
 
     if refuse and max_spend:
         raise UsageError("--refuse spends nothing: leave --max-spend out")
@@ -160,7 +159,7 @@ def approve(
         actor = Actor.by_command(settings)
         approvals = Approvals(journal)
         approval = approvals.decide(actor, run_id, decision, note=note, max_spend_micro=cap_micro)
-        parameters = resumed(run, approval, journal.clock())
+        given = resumed(run, approval, journal.clock())
     document: dict[str, Any] = {"approval": approval.document()}
     if refuse:
         return Result(document)
@@ -169,36 +168,36 @@ def approve(
         f"{approval.decided_by}."
     )
     waits = waits_in_inbox(run, settings)
-    deployment = hand_to_deployment(approval, parameters, waits_in_inbox=waits)
-    if deployment is not None:
-        return Result({**document, "resumed_by": f"the deployment {deployment}"})
     try:
-        require_service(settings, quote_only=False)
+        deployment = hand_to_deployment(run, approval, given, waits_in_inbox=waits)
+        if deployment is not None:
+            return Result({**document, "resumed_by": f"the deployment {deployment}"})
         if run.flow != SCREEN_FLOW:
-            from nightscreen.cli.flows import resume
+            from nightscreen.cli.flows import KINDS, run_or_quote
 
-            return resume(run, parameters)
+            kind = KINDS[run.flow]
+            return run_or_quote(kind, kind.form.model_validate(given), settings)
         if not waits:
-            return screened(parameters, settings)
+            return screened(ScreenBatch.model_validate(given), settings)
         watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)
     except NightscreenError as error:
-        text = f"run {run_id} is approved, but it could not be resumed here: {error}"
-        raise type(error)(text) from None
+        raise type(error)(not_resumed(run, error)) from None
     if watch is None:
         return Result({**document, "resumed_by": "the watch of the inbox"})
     return Result({**document, "inbox": watch.fates}, 0 if watch.fates.get("screened") else 3)
 
 
 def hand_to_deployment(
-    approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
+    run: RunRecord, approval: Approval, given: Mapping[str, str], *, waits_in_inbox: bool
 ) -> str | None:
-    """Have the deployment that started the run resume it; return its name, None without one."""
+    """Have the deployment that started a run resume it; return its name, None without one."""
     if approval.deployment_id is None:
         return None
     set_engine_defaults()
     from nightscreen.tasks.server import resume_in_deployment
 
-    return asyncio.run(resume_in_deployment(approval, parameters, waits_in_inbox=waits_in_inbox))
+    work = resume_in_deployment(run, approval.deployment_id, given, waits_in_inbox=waits_in_inbox)
+    return asyncio.run(work)
 
 
 @command("doctor 20260301-220000-a1b2c3", view="doctor")

@@ -3,14 +3,10 @@
 Parameters and input are checked before the engine is imported, so that a mistake is reported at
 once; a temporary server loads meanwhile. Imports are inside the functions, so that `--help` is
 quick.
-
-The desk runs this module as a program if no engine server is configured, with the parameters on
-stdin. The run is then a separate process, so that the desk can be restarted meanwhile.
 """
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +15,7 @@ from nightscreen.cli.command import Result, command
 from nightscreen.cli.context import settings_of_command
 from nightscreen.cli.output import about, say, say_open_dates
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.schemas.errors import NightscreenError, SettingsError
+from nightscreen.schemas.errors import SettingsError
 
 if TYPE_CHECKING:
     from nightscreen.config.settings import Settings
@@ -53,7 +49,7 @@ def screened(parameters: ScreenBatch, settings: Settings) -> Result:
         engine.begin_engine()
     from nightscreen.cli.preflight import check_before_engine
 
-    check_before_engine(parameters, settings)
+    output = check_before_engine(parameters, settings)
     if parameters.quote_only:
         from nightscreen.runs.screening import quote_batch
 
@@ -68,7 +64,7 @@ def screened(parameters: ScreenBatch, settings: Settings) -> Result:
                 "docs/deploy.md"
             )
     result = engine.run_as_command("screen_batch:screen_batch", parameters)
-    more = about(result.document, parameters.output, settings.base_url)
+    more = about(result.document, output, settings.base_url)
     return result._replace(view="summary", more=more)
 
 
@@ -108,13 +104,3 @@ def diagnose(given: ScreenBatch) -> dict[str, Any]:
     if not given.date_order:
         say_open_dates(orders)
     return diagnose_file(source, orders, merge=merges_rows(given, read_settings(), mapping))
-
-
-if __name__ == "__main__":
-    try:
-        given = ScreenBatch.model_validate_json(sys.stdin.read())
-        report = engine.run_flow("screen_batch:screen_batch", given)
-    except NightscreenError as error:
-        sys.stderr.write(f"nightscreen: {error}\n")
-        sys.exit(error.exit_status)
-    sys.exit(engine.EXIT_BY_STATE.get(report["state"], 1))

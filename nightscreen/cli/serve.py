@@ -16,8 +16,11 @@ import typer
 from nightscreen.cli.command import command, group
 from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
+from nightscreen.cli.flows import KINDS
 from nightscreen.cli.output import say
+from nightscreen.cli.preflight import check_before_engine
 from nightscreen.cli.runs import hand_to_deployment
+from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import is_loopback
 from nightscreen.desk.accounts import Accounts
 from nightscreen.desk.users import password_link
@@ -25,12 +28,16 @@ from nightscreen.journal import journal_of
 from nightscreen.journal.audit import Audit
 from nightscreen.ops.vitals import read_vitals
 from nightscreen.portal.app import serve
+from nightscreen.runs.approval import waits_in_inbox
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role
 
 if TYPE_CHECKING:
-    from nightscreen.config.parameters import ScreenBatch
+    from collections.abc import Mapping
+
     from nightscreen.config.settings import Settings
+    from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.api_runs import ApiRunParameters
     from nightscreen.schemas.approvals import Approval
 
 
@@ -129,20 +136,17 @@ class EngineStarter:
         if PREFECT_API_URL.value():
             _run_deployment(parameters)
             return
-        self._start(
-            "nightscreen.cli.screen", given=parameters.model_dump_json(exclude_defaults=True)
-        )
+        if parameters.run:
+            check_before_engine(parameters, self._settings)
+        self._start("screen_batch:screen_batch", parameters)
 
-    def start_command(self, command: str) -> None:
-        """Start a command that resumes a run of another flow."""
-        self._start("nightscreen.cli", *command.split()[1:])
-
-    def _start(self, module: str, *options: str, given: str = "") -> None:
-        """Start a module in a process of its own, which reads `given` from its stdin."""
+    def _start(self, path: str, parameters: ScreenBatch | ApiRunParameters) -> None:
+        """Start a flow in a process of its own."""
+        given = parameters.model_dump_json(exclude_defaults=True)
         log = self._settings.home.absolute() / "desk.runs.log"
         with os.fdopen(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb") as to:
             child = subprocess.Popen(  # noqa: S603 - one of our own commands
-                [sys.executable, "-m", module, *options],
+                [sys.executable, "-m", "nightscreen.cli.engine", path],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 stderr=to,
@@ -152,15 +156,21 @@ class EngineStarter:
             child.stdin.write(given.encode())
             child.stdin.close()
 
-    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
+    def resume(self, run: RunRecord, approval: Approval, given: Mapping[str, str]) -> None:
         """Resume a run through the deployment that started it, the inbox watch, or here.
 
         Raises:
-            UsageError: the Prefect server does not answer.
+            NightscreenError: the Prefect server does not answer, or the run cannot be resumed.
         """
-        deployment = hand_to_deployment(approval, parameters, waits_in_inbox=waits_in_inbox)
-        if deployment is None and not waits_in_inbox:
-            self.start(parameters)
+        waits = waits_in_inbox(run, self._settings)
+        if hand_to_deployment(run, approval, given, waits_in_inbox=waits) is not None or waits:
+            return
+        if run.flow == SCREEN_FLOW:
+            self.start(ScreenBatch.model_validate(given))
+            return
+        kind = KINDS[run.flow]
+        parameters = kind.check(kind.form.model_validate(given), self._settings)
+        self._start(f"people:{run.flow}", parameters)
 
     def stop(self, run_id: str, pid: int | None) -> None:
         """Ask a run to stop in good order: calls in flight settle, the report is written.

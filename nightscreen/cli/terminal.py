@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from nightscreen.cli.output import say
+from nightscreen.cli.output import say, view
 from nightscreen.config.settings import read_settings
 from nightscreen.journal.actor import has_users
 from nightscreen.journal.opening import open_read_only
@@ -110,6 +110,8 @@ def ask(approval: Approval) -> bool:
         return False
     run = terminal.run
     timeout_s = run.settings.approval_timeout.total_seconds()
+    if not isinstance(run, ScreeningRun):  # of a screening, its progress has said it
+        say(view("person-quote", approval.quote).rstrip())
     sys.stderr.write(
         f"This run needs approval: {approval.reason}.\n"
         f"Spend up to {naira_words(approval.offered_micro)}? [y/N] "

@@ -35,7 +35,7 @@ from nightscreen.schemas.users import ALLOWED, RIGHTS
 from nightscreen.web.guard import page_of, read_form
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterable
+    from collections.abc import Awaitable, Callable, Iterable, Mapping
     from pathlib import Path
 
     from starlette.datastructures import UploadFile
@@ -102,11 +102,8 @@ class Starter(Protocol):
     def start(self, parameters: ScreenBatch) -> None:
         """Start a run, or resume the one that the parameters name."""
 
-    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
-        """Resume an approved screening by what started it, or by the watch of the inbox."""
-
-    def start_command(self, command: str) -> None:
-        """Start a command that resumes a run of another flow."""
+    def resume(self, run: RunRecord, approval: Approval, given: Mapping[str, str]) -> None:
+        """Resume an approved run by what started it, or by the watch of the inbox."""
 
     def stop(self, run_id: str, pid: int | None) -> None:
         """Ask a run to stop in good order."""

@@ -36,7 +36,7 @@ from nightscreen.ops.status import (
     condition_of,
     deadline_words,
     ending,
-    resume_command,
+    not_resumed,
     standing_of,
 )
 from nightscreen.results.notices import confirm_proposals
@@ -45,7 +45,7 @@ from nightscreen.runs.open_cases import release as release_run
 from nightscreen.schemas.approvals import ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import DAY_MICROS, deadline_instant, spending_day
 from nightscreen.schemas.contests import Confirmation, Signature
-from nightscreen.schemas.errors import InputError
+from nightscreen.schemas.errors import InputError, NightscreenError, UsageError
 from nightscreen.schemas.money import from_micro, typed_micro
 from nightscreen.schemas.stops import StopReason
 from nightscreen.schemas.uploads import RowToCorrect
@@ -291,14 +291,14 @@ def resume(context: Context) -> Response:
     if found.run_id in {each.run_id for each in context.waiting_approvals}:
         raise DeskError(409, "This run waits for approval; it goes on once it is approved.")
     cap = plain_naira(context.text("max_spend", 20))
-    parameters = screen_parameters({"run": found.run_id, **({"max_spend": cap} if cap else {})})
-    approval = context.approvals.newest(found.run_id)
+    given = {"run": found.run_id, **({"max_spend": cap} if cap else {})}
+    parameters, approval = screen_parameters(given), context.approvals.newest(found.run_id)
     if approval is None:
         context.starter.start(parameters)
     elif waits_in_inbox(found, context.settings):
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
-        context.starter.resume(approval, parameters, waits_in_inbox=False)
+        context.starter.resume(found, approval, given)
     context.record(RUN_RESUMED, run_id=found.run_id, max_spend=cap)
     return see_other(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
@@ -385,14 +385,10 @@ def decide(context: Context) -> Response:
         context.uploads.sweep()
         return see_other("/approvals")
     run = context.run
-    parameters = resumed(run, decided, context.clock())
-    if run.flow == SCREEN_FLOW:
-        waits = waits_in_inbox(run, context.settings)
-        context.starter.resume(decided, parameters, waits_in_inbox=waits)
-    else:
-        given = parameters.model_dump(include={"max_spend", "deadline"}, exclude_unset=True)
-        options = (f"--{name.replace('_', '-')}={value}" for name, value in given.items())
-        context.starter.start_command(resume_command(run_id, run.flow, *options))
+    try:
+        context.starter.resume(run, decided, resumed(run, decided, context.clock()))
+    except NightscreenError as error:
+        raise UsageError(not_resumed(run, error)) from None
     return see_other(f"/runs/{run_id}")
 
 

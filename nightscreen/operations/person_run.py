@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections import Counter
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain, islice
@@ -27,7 +27,7 @@ from nightscreen.journal.runs import RUNNING
 from nightscreen.report.calls import write_calls
 from nightscreen.report.page import api_run_page
 from nightscreen.report.run_end import RunEnd, check_report, lookup_counts
-from nightscreen.runs.run import open_api_run
+from nightscreen.runs.run import open_api_run, prepare_api_run
 from nightscreen.runs.runner import Runner, closing
 from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.calls import CallState, LookupStatus
@@ -163,6 +163,19 @@ class PersonRun(ABC, Generic[P, T]):
         return {}
 
     # --- opening ---
+
+    @classmethod
+    def check(cls, parameters: P, settings: Settings) -> P:
+        """Return parameters completed from the run to resume; nothing is saved or sent.
+
+        Raises:
+            UsageError: settings, parameters or input are wrong; one line says what to do.
+            JournalError: the journal cannot be used.
+        """
+        identify = partial(cls.identify, settings=settings)
+        with ExitStack() as opened:
+            ready = prepare_api_run(parameters, settings, opened, flow=cls.flow, identify=identify)
+        return ready[2]
 
     @classmethod
     def open(cls, parameters: P, settings: Settings, *, clock: Clock = system_clock) -> Self:

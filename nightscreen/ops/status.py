@@ -285,6 +285,12 @@ def ending(run: Mapping[str, Any]) -> str:
     }.get(state, f"{state}{held}")
 
 
+def not_resumed(run: RunRecord, error: NightscreenError) -> str:
+    """Return why an approved run could not be resumed, and what to type once that is corrected."""
+    again = resume_command(run.run_id, run.flow)
+    return f"run {run.run_id} is approved, but could not be resumed: {error}; then type: {again}"
+
+
 def deadline_words(run: Mapping[str, Any]) -> str | None:
     """Return a text on whether the deadline will be met; None without one, or after the end."""
     deadline_at, finish_at = run["deadline_at"], run["finish_at"]

@@ -1,7 +1,7 @@
 """Approval of a run's spending: whether it is needed, the request, and its use.
 
 A run that needs approval saves a request in the journal and ends. `journal/approvals.py` has the
-decisions; a run uses one when it is resumed.
+decisions; a run of any flow uses one when it is resumed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nightscreen.config.parameters import ScreenBatch
 from nightscreen.files.inbox import WAITING
 from nightscreen.journal.actor import Actor, has_users
 from nightscreen.journal.approvals import Approvals
 from nightscreen.planning.price import RECENT_RUNS, approval_reason
 from nightscreen.schemas.approvals import Approval, ApprovalDecision, ApprovalState
 from nightscreen.schemas.clock import LAGOS, deadline_instant, span_micros, to_instant
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.money import naira_text, to_micro
 from nightscreen.schemas.stops import StopReason
 
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from nightscreen.calling.run import Run
     from nightscreen.config.settings import Settings
+    from nightscreen.journal import Journal
     from nightscreen.journal.runs import RunRecord
 
 
@@ -127,10 +127,31 @@ def waits_in_inbox(run: RunRecord, settings: Settings) -> bool:
     return Path(run.parameters.get("input") or "").parent == folder
 
 
-def resumed(run: RunRecord, approval: Approval, now: int) -> ScreenBatch:
+def resumed(run: RunRecord, approval: Approval, now: int) -> dict[str, str]:
     """Return the parameters that resume an approved run; a deadline that is past is dropped."""
     deadline = deadline_instant(str(run.parameters.get("deadline") or ""), run.started_at)
     given = {"run": run.run_id, "max_spend": naira_text(approval.max_spend_micro) or ""}
     if deadline is not None and deadline > now:
         given["deadline"] = f"{to_instant(deadline).astimezone(LAGOS):%Y-%m-%dT%H:%M}"
-    return ScreenBatch.model_validate(given)
+    return given
+
+
+def approved_cap(journal: Journal, run: RunRecord, settings: Settings) -> dict[str, str]:
+    """Return the parameter that caps a resumed run at what was approved; none without an approval.
+
+    Raises:
+        InputError: its spending was refused, and nobody has approved it since.
+    """
+    newest = Approvals(journal).newest(run.run_id)
+    if newest is None:
+        return {}
+    state = newest.state(journal.clock(), valid_micros=span_micros(settings.approval_timeout))
+    if state is ApprovalState.REFUSED:
+        at = to_instant(newest.decided_at or 0).astimezone(LAGOS)
+        raise InputError(
+            f"the spending of run {run.run_id} was refused by {newest.decided_by} on "
+            f"{at:%Y-%m-%d %H:%M} in Lagos, so that it asks nothing; to let it go on all the same: "
+            f"nightscreen approve {run.run_id}"
+        )
+    is_approved = state is ApprovalState.APPROVED
+    return {"max_spend": naira_text(newest.max_spend_micro) or ""} if is_approved else {}

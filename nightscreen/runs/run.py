@@ -23,6 +23,7 @@ from nightscreen.files.places import is_url
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.sealed_file import sweep_workspaces
 from nightscreen.journal import Journal, journal_of
+from nightscreen.runs.approval import approved_cap
 from nightscreen.schemas.calls import Caps
 from nightscreen.schemas.clock import LAGOS, Clock, deadline_instant, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
@@ -67,15 +68,9 @@ def open_api_run(
         UsageError: settings or parameters are wrong, in one line that says what to do.
         JournalError: the journal cannot be used.
     """
-    require_service(settings, quote_only=only_quotes(given))
-    identity = None if given.run else identify(given)  # a wrong input leaves no journal behind
     with ExitStack() as opened:
-        journal = open_journal(settings, opened, clock)
-        earlier = find_earlier(journal, given.run, flow)
-        parameters = given if earlier is None else _with_earlier(given, earlier)
-        batch, input_digest = identity or identify(parameters)
-        if input_digest:
-            require_same_input(earlier, input_digest)
+        ready = prepare_api_run(given, settings, opened, flow=flow, identify=identify, clock=clock)
+        journal, earlier, parameters, batch, input_digest = ready
         run_id = run_id_for(journal, earlier)
         run = begin_run(
             Run,
@@ -96,13 +91,42 @@ def open_api_run(
         return run
 
 
-def _with_earlier(given: P, earlier: RunRecord) -> P:
-    """Return parameters completed from those of a resumed run.
+def prepare_api_run(
+    given: P,
+    settings: Settings,
+    opened: ExitStack,
+    *,
+    flow: str,
+    identify: Callable[[P], tuple[str, str]],
+    clock: Clock = system_clock,
+) -> tuple[Journal, RunRecord | None, P, str, str]:
+    """Return what a run begins with; nothing is saved, and `opened` closes the journal.
 
-    Its old deadline is over and is not inherited; its cap holds.
+    These are the journal, the run to resume, the complete parameters, the batch name and the
+    input's digest. A resumed run keeps its place and its cap, or the one that was approved. Its old
+    deadline is over and is not inherited.
+
+    Raises:
+        UsageError: settings, parameters or input are wrong, or the run's spending was refused.
+        JournalError: the journal cannot be used.
     """
-    chosen = {name: getattr(given, name) for name in given.model_fields_set}
-    return type(given).model_validate({**earlier.parameters, "deadline": "", **chosen})
+    require_service(settings, quote_only=only_quotes(given))
+    identity = None if given.run else identify(given)  # a wrong input leaves no journal behind
+    journal = open_journal(settings, opened, clock)
+    earlier, parameters = find_earlier(journal, given.run, flow), given
+    if earlier is not None:
+        completed = {
+            **earlier.parameters,
+            "deadline": "",
+            **({} if only_quotes(given) else approved_cap(journal, earlier, settings)),
+            **{name: getattr(given, name) for name in given.model_fields_set},
+            "output": str(Path(earlier.folder).parent),
+        }
+        parameters = type(given).model_validate(completed)
+    batch, input_digest = identity or identify(parameters)
+    if input_digest:
+        require_same_input(earlier, input_digest)
+    return journal, earlier, parameters, batch, input_digest
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:
@@ -209,10 +233,7 @@ def begin_run(
         folder = RunFolder.make(settings.home / "quotes", name)
         opened.callback(shutil.rmtree, folder.path, ignore_errors=True)
     else:
-        output = parameters.output  # a run that is resumed keeps its place
-        if earlier is not None and not is_url(output):
-            output = str(Path(earlier.folder).parent)
-        folder = RunFolder.at(output, run_id, settings.home)
+        folder = RunFolder.at(parameters.output, run_id, settings.home)
     sweep_workspaces(settings.home, journal.holders.alive)
     journal.lookups.sweep()
     journal.calls.recover()

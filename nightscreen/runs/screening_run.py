@@ -23,7 +23,6 @@ from nightscreen.files.outputs import PROBLEMS
 from nightscreen.files.places import is_url
 from nightscreen.files.quarantine import append_problems
 from nightscreen.files.sealed_file import Workspace, unsealed_input
-from nightscreen.journal.approvals import Approvals
 from nightscreen.journal.lookups import NewLookup
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
@@ -44,6 +43,7 @@ from nightscreen.policy.versions import approval_of, policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.merge_rows import merges_rows
 from nightscreen.reading.open_file import file_digest, open_source
+from nightscreen.runs.approval import approved_cap
 from nightscreen.runs.run import (
     begin_run,
     find_earlier,
@@ -52,16 +52,14 @@ from nightscreen.runs.run import (
     require_service,
     run_id_for,
 )
-from nightscreen.schemas.approvals import ApprovalState
 from nightscreen.schemas.calls import LookupStatus
 from nightscreen.schemas.checks import DEFAULT_KARMA_IDENTITIES, IdentityKind, Purpose
-from nightscreen.schemas.clock import LAGOS, Clock, span_micros, system_clock, to_instant
+from nightscreen.schemas.clock import Clock, system_clock, to_instant
 from nightscreen.schemas.errors import InputError, JournalError, PolicyError
-from nightscreen.schemas.money import naira_text
 from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from datetime import timedelta
 
     import pyarrow as pa
@@ -72,7 +70,6 @@ if TYPE_CHECKING:
     from nightscreen.journal.runs import RunRecord
     from nightscreen.planning.lookup_table import Chains, LookupRanking
     from nightscreen.reading.open_file import TableSource
-    from nightscreen.schemas.approvals import Approval
     from nightscreen.schemas.contests import PolicyVersion
     from nightscreen.schemas.plan import CheckCounts, Quote
     from nightscreen.schemas.policy import Policy
@@ -397,9 +394,8 @@ def prepare(
     """
     parameters, earlier = given, find_earlier(journal, given.run, SCREEN_FLOW)
     if earlier is not None:
-        timeout = settings.approval_timeout
-        approval = None if given.quote_only else _approval(journal, earlier, timeout)
-        parameters = _with_earlier(given, earlier, approval)
+        cap = {} if given.quote_only else approved_cap(journal, earlier, settings)
+        parameters = _with_earlier(given, earlier, cap)
     if not parameters.input:
         raise InputError(NO_INPUT)
     path = Path(parameters.input)
@@ -437,36 +433,12 @@ def prepare(
     )
 
 
-def _approval(journal: Journal, run: RunRecord, timeout: timedelta) -> Approval | None:
-    """Return the approval under which a run may be resumed, or None.
-
-    Raises:
-        InputError: its spending was refused, and nobody has approved it since.
-    """
-    newest = Approvals(journal).newest(run.run_id)
-    if newest is None:
-        return None
-    state = newest.state(journal.clock(), valid_micros=span_micros(timeout))
-    if state is ApprovalState.REFUSED:
-        at = to_instant(newest.decided_at or 0).astimezone(LAGOS)
-        raise InputError(
-            f"the spending of run {run.run_id} was refused by {newest.decided_by} on "
-            f"{at:%Y-%m-%d %H:%M} in Lagos, so that it asks nothing; to let it go on all the same: "
-            f"nightscreen approve {run.run_id}"
-        )
-    return newest if state is ApprovalState.APPROVED else None
-
-
 def _with_earlier(
-    parameters: ScreenBatch, earlier: RunRecord, approval: Approval | None
+    parameters: ScreenBatch, earlier: RunRecord, cap: Mapping[str, str]
 ) -> ScreenBatch:
-    """Return an earlier run's parameters, with a new input, cap or deadline if given.
-
-    The approved amount is the cap.
-    """
+    """Return an earlier run's parameters, with a new input, cap or deadline if given."""
     merged = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
-    if approval is not None:
-        merged["max_spend"] = naira_text(approval.max_spend_micro)
+    merged |= cap
     if not is_url(merged["output"]):
         merged["output"] = str(Path(earlier.folder).parent)
     for name in ("input", "max_spend", "deadline", "yes"):

@@ -50,13 +50,11 @@ if TYPE_CHECKING:
     from prefect.client.schemas.responses import DeploymentResponse
 
     from nightscreen.calling.run import Run
-    from nightscreen.config.parameters import ScreenBatch
-    from nightscreen.schemas.approvals import Approval
+    from nightscreen.journal.runs import RunRecord
 
 T = TypeVar("T")
 _NOT_IN_KEYS = re.compile(r"[^a-z0-9]+")
 _MOST_LETTERS = 60  # a choice; the end of a key, which says what the artifact shows, is kept
-SCREENING = "screen-batch"
 TIMEOUT_S = 25.0
 """A busy server on SQLite may take ten seconds to answer; a run waits for a minute."""
 TAG = "nightscreen"
@@ -145,9 +143,9 @@ async def is_cancelled() -> bool:
 
 
 async def resume_in_deployment(
-    approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool
+    run: RunRecord, deployment_id: str, given: Mapping[str, str], *, waits_in_inbox: bool
 ) -> str | None:
-    """Have the deployment that started a run resume it; return the deployment's name.
+    """Have the deployment that started a run resume it as given; return the deployment's name.
 
     None if no server is configured, the deployment is gone, or it does not take the run. The
     deployment of the inbox watch takes no run id: it looks for approved runs itself.
@@ -155,25 +153,23 @@ async def resume_in_deployment(
     Raises:
         SettingsError: the server cannot be reached.
     """
-    if approval.deployment_id is None or not PREFECT_API_URL.value():
+    if not PREFECT_API_URL.value():
         return None
-    deployment_id, arguments = UUID(approval.deployment_id), {}
     try:
         async with get_client() as client:
-            starter = await client.read_deployment(deployment_id)
+            starter = await client.read_deployment(UUID(deployment_id))
             flow = await client.read_flow(starter.flow_id)
-        if flow.name == SCREENING:
-            arguments = {"parameters": parameters.model_dump(mode="json", exclude_unset=True)}
-        elif not waits_in_inbox:
+        takes_run = flow.name == run.flow.replace("_", "-")
+        if not takes_run and not waits_in_inbox:
             return None
-        await arun_deployment(deployment_id, parameters=arguments, timeout=0)
+        arguments = {"parameters": dict(given)} if takes_run else {}
+        await arun_deployment(starter.id, parameters=arguments, timeout=0)
     except ObjectNotFound:
         return None
     except Exception as error:  # noqa: BLE001 - whatever the engine raises, the approval stands
         raise SettingsError(
-            f"run {approval.run_id} is approved, but the Prefect server of PREFECT_API_URL did not "
-            f"take it ({type(error).__name__}): see that it runs, then type "
-            f"nightscreen screen --run {approval.run_id}"
+            f"the Prefect server of PREFECT_API_URL did not take it ({type(error).__name__}): see "
+            "that it runs"
         ) from None
     return f"{flow.name}/{starter.name}"
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nightscreen.client.prices import PRICES
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.stops import REFUSALS
 from tests.cli.command import nightscreen, surroundings
@@ -56,7 +57,10 @@ def test_mistakes_are_told_before_the_engine_starts(here: Here) -> None:
 @pytest.mark.engine
 @pytest.mark.long
 def test_offered_and_followed_by_hand(engine_server: EngineServer, folder: Path) -> None:
-    """`track --json` shows each reference with its status word; a refused key ends with 3."""
+    """Approved by command, offers are made; `track --json` shows each reference with its status.
+
+    A refused key ends with 3.
+    """
     lender = Lender(folder)
     night = lender.screen([borrower(number) for number in (1, 2, 4)])
     with SandboxProcess(api_key="sandbox-key") as sandbox:
@@ -67,11 +71,17 @@ def test_offered_and_followed_by_hand(engine_server: EngineServer, folder: Path)
             "NIGHTSCREEN_BASE_URL": sandbox.url,
             "NIGHTSCREEN_API_KEY": "sandbox-key",
             "NIGHTSCREEN_HOME": str(folder / "home"),
+            "NIGHTSCREEN_APPROVAL_ABOVE": "1",
         }
+        free, prices = 'loan_start = "0"', PRICES.read_text()
+        dear = prices.replace(free, free.replace("0", "5"))
+        (folder / "home" / "prices.toml").write_text(dear)
         offer = ("loans", "offer", str(night.folder), "--product", "LP1001")
-        first = nightscreen(*offer, cwd=folder, env=env)
-        assert first.status == 0, first.err
-        assert "offered 3" in first.out
+        waiting = nightscreen(*offer, "--json", cwd=folder, env=env)
+        assert waiting.status == 3, waiting.err
+        approved = nightscreen("approve", waiting.document["run_id"], cwd=folder, env=env)
+        assert approved.status == 0, approved.err
+        assert "offered 3" in approved.out
         sandbox.post("/_sandbox/world", {"day": 6})
         tracked = nightscreen("loans", "track", "--json", cwd=folder, env=env)
         loans = tracked.document["loans"]

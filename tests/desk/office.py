@@ -20,6 +20,7 @@ from nightscreen.desk.app import application
 from nightscreen.desk.context import Context
 from nightscreen.journal import open_journal
 from nightscreen.journal.database import BUSY_TIMEOUT_S
+from nightscreen.journal.runs import RunRecord
 from nightscreen.schemas.approvals import Approval
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.users import Role
@@ -40,19 +41,14 @@ class Starts:
 
     started: list[ScreenBatch] = field(default_factory=list)
     stopped: list[str] = field(default_factory=list)
-    commands: list[str] = field(default_factory=list)
 
     def start(self, parameters: ScreenBatch) -> None:
         """Note a run."""
         self.started.append(parameters)
 
-    def resume(self, approval: Approval, parameters: ScreenBatch, *, waits_in_inbox: bool) -> None:
-        """Note a run, unless the watch of the inbox resumes it."""
-        if not waits_in_inbox:
-            self.start(parameters)
-
-    def start_command(self, command: str) -> None:
-        self.commands.append(command)
+    def resume(self, _run: RunRecord, _approval: Approval, given: Mapping[str, str]) -> None:
+        """Note a run that is resumed."""
+        self.start(ScreenBatch.model_validate(given))
 
     def stop(self, run_id: str, pid: int | None) -> None:
         if pid is None:

@@ -12,8 +12,9 @@ import pytest
 from nightscreen.cli.serve import EngineStarter
 from nightscreen.files.private_files import make_private_folder
 from nightscreen.ops.vitals import FOLDER
+from nightscreen.schemas.api_runs import ApiRunParameters
 from nightscreen.schemas.approvals import ApprovalDecision
-from nightscreen.schemas.errors import UsageError
+from nightscreen.schemas.errors import InputError, UsageError
 from tests.begun import begin_run
 from tests.desk.office import Office, office_over
 from tests.operations.bvn_in_a_test import BvnWorld, asked
@@ -58,23 +59,54 @@ def confirmation_that_waits(office: Office) -> tuple[BvnWorld, dict[str, str], s
     return world, otps, world.confirm(otps).report["run_id"]
 
 
-def test_run_of_another_flow_is_approved_here_and_resumed_by_its_command(office: Office) -> None:
-    """Its section says what it would cost; the command has the cap."""
+@pytest.fixture
+def started(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ApiRunParameters]]:
+    """The flows that the desk starts in processes of their own, with their parameters."""
+    flows: list[tuple[str, ApiRunParameters]] = []
+    monkeypatch.setattr(EngineStarter, "_start", lambda _, *given: flows.append(given))
+    office.context.starter = EngineStarter(office.settings)
+    return flows
+
+
+def test_run_of_another_flow_is_approved_and_resumed_here(
+    office: Office, started: list[tuple[str, ApiRunParameters]]
+) -> None:
+    """Its section says what it would cost; its process gets the cap, and keeps the folder."""
     _, _, run = confirmation_that_waits(office)
     browser = office.browser("approver", name="Bem")
-    page = browser.get("/approvals").text
-    assert ">Spend up to ₦100</button>" in page
+    assert ">Spend up to ₦100</button>" in browser.get("/approvals").text
     assert browser.post(f"/approvals/{run}", do="approve", max_spend="60").status_code == 303
-    assert office.starts.commands == [f"nightscreen bvn confirm --run {run} --max-spend=60.00"]
-    assert office.starts.started == []
+    ((flow, parameters),) = started
+    assert (flow, parameters.run) == ("people:confirm_bvns", run)
+    assert (parameters.max_spend, parameters.output) == ("60.00", str(office.folder / "out"))
+
+
+def test_page_says_why_an_approved_run_cannot_be_resumed(
+    office: Office, started: list[tuple[str, ApiRunParameters]]
+) -> None:
+    """Its file of passwords is gone; once it is back, the command named has the approved cap."""
+    world, otps, run = confirmation_that_waits(office)
+    passwords = world.folder / "otps.csv"
+    passwords.unlink()
+    browser = office.browser("approver", name="Bem")
+    answer = browser.post(f"/approvals/{run}", do="approve", max_spend="60")
+    assert answer.status_code == 400
+    said = f"Run {run} is approved, but could not be resumed: {passwords}: there is no such file"
+    assert said in answer.text
+    assert f"then type: nightscreen bvn confirm --run {run}" in answer.text
+    assert started == []
+    report = world.confirm(otps, run=run).report
+    assert (report["stop_reason"], report["cost"]["total"]) == ("budget", "60.00")
 
 
 def test_option_yes_decides_nothing_of_a_run_that_the_desk_was_asked_about(office: Office) -> None:
-    """Somebody refuses it at the desk; resumed with `--yes` it makes no call and waits again."""
+    """With `--yes` it waits again, and is not resumed once somebody has refused it at the desk."""
     world, otps, run = confirmation_that_waits(office)
     browser = office.browser("approver", name="Bem")
-    assert browser.post(f"/approvals/{run}", do="refuse").status_code == 303
     assert world.confirm(otps, run=run, yes=True).report["stop_reason"] == "approval"
+    assert browser.post(f"/approvals/{run}", do="refuse").status_code == 303
+    with pytest.raises(InputError, match="was refused by Bem"):
+        world.confirm(otps, run=run, yes=True)
     assert world.calls("bvn_finish") == []
     assert world.confirm(otps, yes=True).states == {"confirmed": 5}  # in advance, as a job does
 
@@ -127,7 +159,9 @@ def test_run_under_way_shows_its_progress(office: Office) -> None:
         begin_run(office.journal, run, batch="applicants")
 
 
-def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> None:
+def test_file_that_waits_in_the_inbox_is_left_to_its_watch(
+    office: Office, started: list[tuple[str, ApiRunParameters]]
+) -> None:
     """The approval alone is written down: two who resumed the run would meet."""
     run = office.waiting
     file = office.settings.inbox.absolute() / "waiting" / run / "tonight.csv"
@@ -137,7 +171,7 @@ def test_file_that_waits_in_the_inbox_is_left_to_its_watch(office: Office) -> No
     record = office.context.approvals.newest(run)
     assert record is not None
     assert record.decision is ApprovalDecision.APPROVED
-    assert office.starts.started == []
+    assert started == []
 
 
 def test_only_the_process_of_the_run_itself_is_signalled(

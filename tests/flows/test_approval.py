@@ -9,10 +9,13 @@ from typing import Any
 
 import pytest
 
+from nightscreen.client.prices import PRICES
+from nightscreen.journal import open_journal
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import BLOCK, Engine, until
+from tests.operations.pulls_in_a_test import consent_at
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
@@ -29,37 +32,50 @@ def calls(sandbox: SandboxProcess) -> int:
     return int(sandbox.totals()["totals"]["requests"])
 
 
-@pytest.fixture
-def dear(engine: Engine, tmp_path: Path) -> Iterator[dict[str, str]]:
-    """A home of its own for runs of the deployment adhoc, which need approval from one naira."""
-    name = "screen-batch/adhoc"
+@pytest.fixture(params=["screen-batch/adhoc", "pull-transactions/transactions"])
+def dear(
+    engine: Engine, sandbox: SandboxProcess, request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[str, dict[str, Any], dict[str, str]]]:
+    """A deployment whose runs need approval from one naira, what it asks, and its home."""
+    name, folder = str(request.param), tmp_path / "home"
+    sandbox.post("/_sandbox/latency", {"kind": "none"})
+    parameters = {"output": str(tmp_path / "out")}
+    if name.startswith("screen"):
+        make_batch(tmp_path / "borrowers.csv", rows=30, seed=6)
+        parameters["input"] = str(tmp_path / "borrowers.csv")
+    with open_journal(folder) as journal:
+        consent_at(sandbox, journal, ["ONE-1", "TWO-2"])
+    free = 'aggregator_transactions = "0"'
+    (folder / "prices.toml").write_text(PRICES.read_text().replace(free, free.replace("0", "5")))
     found = engine.api.get(f"/deployments/name/{name}").raise_for_status().json()
-    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home")}
+    home = {"NIGHTSCREEN_HOME": str(folder)}
     env = {
         **home,
         "NIGHTSCREEN_APPROVAL_ABOVE": "1",
         "NIGHTSCREEN_API_KEY": f"{{{{ prefect.blocks.secret.{BLOCK} }}}}",
     }
     engine.change_deployment(name, {"job_variables": {"env": env}})
-    yield home
+    yield name, parameters, home
     engine.change_deployment(name, {"job_variables": found["job_variables"]})
 
 
 def test_a_run_of_a_deployment_is_resumed_by_the_deployment(
-    engine: Engine, sandbox: SandboxProcess, dear: dict[str, str], tmp_path: Path
+    engine: Engine,
+    sandbox: SandboxProcess,
+    dear: tuple[str, dict[str, Any], dict[str, str]],
+    tmp_path: Path,
 ) -> None:
     """The flow run is over while it waits: no slot is held; another one takes the run on."""
-    sandbox.post("/_sandbox/latency", {"kind": "none"})
-    make_batch(tmp_path / "borrowers.csv", rows=30, seed=6)
-    parameters = {"input": str(tmp_path / "borrowers.csv"), "output": str(tmp_path / "out")}
-    first = engine.start(parameters)
+    deployment, parameters, home = dear
+    before = calls(sandbox)
+    first = engine.start_deployment(deployment, parameters)
     assert engine.wait_for_end(first)["state_type"] == "COMPLETED"
-    assert calls(sandbox) == 0
-    (waiting,) = typed(engine, "runs", "list", **dear)["runs"]
+    assert calls(sandbox) == before
+    (waiting,) = typed(engine, "runs", "list", **home)["runs"]
     assert waiting["approval"] == "waiting"
-    told = typed(engine, "approve", waiting["run_id"], **dear)
-    assert told["resumed_by"] == "the deployment screen-batch/adhoc"
-    assert told["approval"]["asked_by"] == "deployment adhoc"
+    told = typed(engine, "approve", waiting["run_id"], **home)
+    assert told["resumed_by"] == f"the deployment {deployment}"
+    assert told["approval"]["asked_by"] == f"deployment {deployment.partition('/')[2]}"
     path = tmp_path / "out" / waiting["run_id"] / "report.json"
 
     def completed() -> dict[str, Any] | None:
@@ -70,4 +86,4 @@ def test_a_run_of_a_deployment_is_resumed_by_the_deployment(
 
     report = until(completed, f"the resumed run\n{engine.logs()}")
     assert report["cost"]["cap"] == told["approval"]["max_spend"]
-    assert calls(sandbox) > 0
+    assert calls(sandbox) > before

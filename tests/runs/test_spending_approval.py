@@ -36,7 +36,7 @@ def decide(bureau: Bureau, run_id: str, decision: ApprovalDecision, **more: Any)
         found = Approvals(journal).decide(Actor("chief"), run_id, decision, **more)
         run = journal.runs.find(run_id)
         assert run is not None
-        return resumed(run, found, bureau.loop.micros()).model_dump(exclude_unset=True)
+        return resumed(run, found, bureau.loop.micros())
 
 
 def records(bureau: Bureau, run_id: str) -> list[Approval]:
