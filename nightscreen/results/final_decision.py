@@ -58,7 +58,7 @@ def final_columns(review: Review | None) -> dict[str, str | None]:
     if review is None:
         return dict.fromkeys(FINAL_COLUMNS)
     by = review.reviewer + (f", {review.confirmed_by}" if review.confirmed_by else "")
-    settled = (review.decision, by, instant_text(review.reviewed_at))
+    settled = (review.decision, by, instant_text(review.decided_at))
     return dict(zip(FINAL_COLUMNS, settled, strict=True))
 
 
@@ -142,7 +142,7 @@ def _of_batch(
 
 def _decision_at(known: KnownCustomer, reviews: Iterable[Review], at: int) -> dict[str, Any]:
     listed = listed_decision(known)
-    standing = [r for r in reviews if r.reviewed_at <= at < r.until and rests_on(r, known)]
+    standing = [r for r in reviews if r.decided_at <= at < r.until and rests_on(r, known)]
     return {
         "decision": standing[-1].decision if standing else listed,
         "decided_by": "review" if standing else "policy",

@@ -192,7 +192,7 @@ class _Notices:
         if action is not None:
             return _Decided(action.by, action.at, action.action)
         if review is not None:
-            return _Decided(review.reviewer, review.reviewed_at)
+            return _Decided(review.reviewer, review.decided_at)
         if self._confirmed is not None:
             return _Decided(self._confirmed.by, self._confirmed.at)
         if self._alone:

@@ -203,6 +203,11 @@ class Review(
         return max(written, self.until)
 
     @property
+    def decided_at(self) -> int:
+        """Return since when it settles the case: an override by two since it was confirmed."""
+        return self.at if self.confirmed_by else self.reviewed_at
+
+    @property
     def overrides(self) -> bool:
         """Return whether the reviewer's decision differs from the policy's."""
         return self.decision != self.listed

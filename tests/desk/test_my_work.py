@@ -17,6 +17,8 @@ from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.results.enriched import find_row
+from nightscreen.results.final_decision import final_columns
+from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import ContestOutcome
 from tests.desk.conftest import borrowers
 from tests.desk.test_money import taken
@@ -254,8 +256,13 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     assert f'name="proposal" value="{seen.key}"' in bem.get(f"/customers/{who}").text
     review(ada, who, "approve", note="another letter")
     assert bem.post(at, do="confirm", proposal=str(seen.key)).status_code == 409
+    bank.clock.forward(minutes=5)
+    confirmed_from = str(instant_text(bank.clock()))
     assert bem.post(at, do="confirm").status_code == 303
     assert saved(bank, who) == [("Ada", "approve", "Bem")]
+    key = bank.journal.pseudonyms.customer("portfolio", who)
+    final = final_columns(bank.context.reviews.of_customer(key)[0])
+    assert str(final["decided_at"]) >= confirmed_from, "when it was settled, not when proposed"
     assert bem.post(at, do="confirm").status_code == 409
     assert who not in work(ada)
     clocks = bank.settings.contest
