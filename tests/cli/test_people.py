@@ -117,6 +117,7 @@ def test_a_customer_whose_row_was_purged_is_explained_without_it(folder: Path) -
     assert shown.exit_code == 0
     assert "it was purged" in shown.output
     assert "None" not in shown.output
+    assert "Evidence" not in shown.output
 
 
 def test_subject_access_writes_two_private_files(tmp_path: Path) -> None:
