@@ -295,14 +295,14 @@ def _is_held(run: RunRecord) -> bool:
     return bool(report.get("held") and not report.get("released"))
 
 
-def rewrite_notices(journal: Journal, run_id: str, declared: Declarations) -> dict[str, int]:
-    """Rewrite the notices of a finished run with people's decisions since.
+def rewrite_notices(journal: Journal, run: RunRecord, declared: Declarations) -> dict[str, int]:
+    """Rewrite the notices of a finished screening with people's decisions since.
 
     Raises:
-        InputError: there is no such run of screening, it is held, or its rows were purged.
+        InputError: it is not finished or held, or its rows were purged.
     """
-    run = journal.runs.find(run_id)
-    if run is None or run.report is None or "flow" in run.report:
+    run_id = run.run_id
+    if run.report is None:
         raise InputError(f"there is no finished screening {run_id}; see: nightscreen runs list")
     if _is_held(run):
         raise InputError(
@@ -326,7 +326,7 @@ def rewrite_reviewed(journal: Journal, run_ids: Sequence[str], declared: Declara
     for run in filter(None, map(journal.runs.find, run_ids)):
         has_files = Path(run.folder, NOTICES_FILE).exists() and enriched_parts(Path(run.folder))
         if run.purpose == Purpose.ORIGINATION.value and has_files and not _is_held(run):
-            rewrite_notices(journal, run.run_id, declared)
+            rewrite_notices(journal, run, declared)
 
 
 def withdraw_notices(journal: Journal, customer_id: str) -> None:
@@ -360,7 +360,7 @@ def confirm_proposals(
         key=f"{run_id}:{now}", batch=run.batch, run_id=run_id, at=now, by=actor.name, note=note
     )
     Records(journal, Confirmation).add([confirmation])
-    counts = rewrite_notices(journal, run_id, declared)
+    counts = rewrite_notices(journal, run, declared)
     actor.note(journal, "proposals confirmed", run_id=run_id, to_send=counts["to_send"])
     return counts
 

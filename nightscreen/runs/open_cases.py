@@ -10,6 +10,7 @@ person has decided gets no case until the evidence changes.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nightscreen.checks.registry import CHECKS
-from nightscreen.files.outputs import MANIFEST, REPORT, enriched_parts
+from nightscreen.files.outputs import MANIFEST, NOTICES_FILE, REPORT, enriched_parts
 from nightscreen.files.run_folder import RunFolder
 from nightscreen.files.sealing import pieces_of
 from nightscreen.journal.actor import RELEASE
@@ -188,6 +189,13 @@ def release(
     released = {"at": at, "reason": reason.strip()}
     report = {**report, "publishable": report["state"] == "completed", RELEASED: released}
     folder = RunFolder(Path(run.folder))
+    if report["publishable"]:
+        publish_cases(journal, run, folder.path)
+        if enriched_parts(folder.path):
+            released_run = replace(run, _report=json.dumps(report))
+            counts = rewrite_notices(journal, released_run, declared)
+            files = {**report["files"], NOTICES_FILE: counts["to_send"]}
+            report |= {"customer_notices": counts, "files": files}
     if (folder.path / REPORT).exists():
         folder.write_json(REPORT, report)
         folder.write_text("report.html", report_page(report))
@@ -199,9 +207,5 @@ def release(
             folder.write_json(MANIFEST, manifest)
             folder.publish()
     journal.runs.keep_report(run_id, report)
-    if report["publishable"]:
-        publish_cases(journal, run, folder.path)
-        if enriched_parts(folder.path):
-            rewrite_notices(journal, run_id, declared)
     actor.note(journal, "run released", run_id=run_id, reason=reason.strip())
     return report

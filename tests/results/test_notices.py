@@ -94,7 +94,8 @@ def journal(nights: Screened, tmp_path: Path) -> Iterator[Journal]:
 def notices(
     journal: Journal, night: Night, declared: Declarations | None = None
 ) -> dict[str, dict[str, str]]:
-    rewrite_notices(journal, night.report["run_id"], declared or Declarations())
+    run = journal.runs.get(night.report["run_id"])
+    rewrite_notices(journal, run, declared or Declarations())
     return read(night.folder)
 
 
@@ -156,13 +157,18 @@ def test_a_held_run_tells_its_customers_once_it_is_released(
     """The file that it lacked is written, so that later reviews are added to it too."""
     night, run_id = nights.alone, nights.alone.report["run_id"]
     to_send = set(read(night.folder))
-    held = {**night.report, "held": ["odd"], "publishable": False}
+    said, files = night.report["customer_notices"], dict(night.report["files"])
+    number = files.pop("notices.csv")
+    held = {**night.report, "held": ["odd"], "publishable": False, "files": files}
+    held["customer_notices"] = None
     journal.runs.keep_report(run_id, held)
     (night.folder / "notices.csv").unlink()
-    release(journal, Actor("Ada"), run_id, "Looked at.", ALONE)
+    report = release(journal, Actor("Ada"), run_id, "Looked at.", ALONE)
     assert set(read(night.folder)) == to_send != set()
     manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
     assert manifest["files"]["notices.csv"]["rows"] == len(to_send)
+    assert json.loads((night.folder / "report.json").read_text("utf-8")) == report
+    assert (report["customer_notices"], report["files"]["notices.csv"]) == (said, number)
 
 
 def test_a_confirmed_run_is_decided_by_who_confirmed_it(nights: Screened, journal: Journal) -> None:
