@@ -43,8 +43,7 @@ DECISIONS = {
     "undecided": "Undecided",
     "approve": "Approve",
 }
-_OF_BORROWERS = {"decline": "No further lending", "approve": "No adverse findings"}
-"""Titles in a portfolio, where nobody applies: a declined customer gets no further loan."""
+"""Titles of decisions, those to act on first."""
 BASES = {
     "with_history": "With a history",
     "no_history": "No history found",
@@ -101,11 +100,6 @@ TROUBLES = {
 NOTHING = "none"
 _SCALES = ((10**12, "trillion"), (10**9, "billion"), (10**6, "million"))
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3600, 86_400
-
-
-def decision_titles(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the titles of decisions for a run's purpose, those to act on first."""
-    return DECISIONS | (_OF_BORROWERS if report["purpose"] == "portfolio" else {})
 
 
 def decided(report: Mapping[str, Any], word: str) -> dict[str, Any]:

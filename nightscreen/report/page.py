@@ -26,7 +26,6 @@ from nightscreen.report.format import (
     count,
     days_old,
     decided,
-    decision_titles,
     moment,
     month_name,
     naira,
@@ -306,7 +305,7 @@ def report_page(report: Mapping[str, Any]) -> str:
         report,
         verdict=verdict(report),
         attention=attention(report),
-        titles=decision_titles(report),
+        titles=words.DECISIONS,
         decided=by_decision,
         by_naira=by_naira,
         size=size,
@@ -403,10 +402,9 @@ def _most_money(report: Mapping[str, Any]) -> float:
 def _trends(report: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
     """Yield title, last value and polyline (100 by 20) of each figure over the runs."""
     nights = report["nights"]
-    titles = decision_titles(report)
     for word in ("decline", "review", "undecided"):
         values = [night["decisions"].get(word, 0) for night in nights]
-        yield titles[word], count(values[-1]), _line(values)
+        yield words.DECISIONS[word], count(values[-1]), _line(values)
     listed = [night["new_listings"] for night in nights]
     last = "not known" if listed[-1] is None else count(listed[-1])
     yield "Newly listed", last, _line(listed)

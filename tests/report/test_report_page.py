@@ -80,6 +80,12 @@ def test_the_page_in_the_folder_is_that_of_the_report(
         assert (nights[name].folder / "report.html").read_text("utf-8") == pages[name]
 
 
+def test_decisions_have_the_same_words_as_lists_and_desk(pages: dict[str, str]) -> None:
+    """In a portfolio a sentence says what a decline means."""
+    assert {"Decline", "Review", "Approve"} <= set(read(pages["plain"]).text)
+    assert "Decline means no further lending until cleared." in pages["plain"]
+
+
 ODD: list[tuple[dict[str, Any], str]] = [
     (
         {"rows": {"read": 3, "screened": 0, "quarantined": 3}},
