@@ -67,8 +67,10 @@ _GONE = {
     "policy list": _DESK.format("Policy"),
     "desk audit": _DESK.format("Audit"),
     "desk user role": _DESK.format("Users"),
+    "demo --keep": "each demo begins afresh",
+    "screen --log-format": "progress on stderr is text; --json prints the report for programs",
 }
-"""Removed commands, and what replaces them."""
+"""Removed commands and options, and what replaces them."""
 
 
 class Commands(TyperGroup):
@@ -134,11 +136,13 @@ def call(typed: Sequence[str]) -> object:
     """Run the typed command and return its exit status.
 
     Raises:
-        UsageError: the command was removed; the text names what replaces it.
+        UsageError: the command or option was removed; the text names what replaces it.
     """
     words = list(takewhile(lambda word: not word.startswith("-"), typed))
-    for number in (1, 2, 3):
-        old = " ".join(words[:number])
-        if len(words) >= number and old in _GONE:
-            raise UsageError(f"nightscreen {old} is no command any more: {_GONE[old]}")
+    removed = {" ".join(words[:number]): "command" for number in (1, 2, 3)}
+    options = (word.partition("=")[0] for word in typed if word.startswith("--"))
+    removed |= {" ".join((*words[:1], option)): "option" for option in options}
+    for old, what in removed.items():
+        if old in _GONE:
+            raise UsageError(f"nightscreen {old} is no {what} any more: {_GONE[old]}")
     return app(list(typed), prog_name="nightscreen", standalone_mode=False)
