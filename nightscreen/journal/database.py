@@ -19,6 +19,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
+from nightscreen.files.private_files import free_bytes
 from nightscreen.schemas.errors import (
     JournalBusyError,
     JournalDamagedError,
@@ -47,7 +48,8 @@ _BUSY = {"SQLITE_BUSY", "SQLITE_LOCKED", "55P03", "40P01", "40001"}
 _AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 """PostgreSQL is shutting down or starting, ended an idle session, or has no connection left."""
 _CONNECTION = "08"  # class of connection errors
-_FULL = {"SQLITE_FULL", "53100"}
+_FAILED = "SQLITE_IOERR"  # also where a full disk has no room for the files of an open journal
+_FULL = {"SQLITE_FULL", "53100", _FAILED}
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
 _LOGGER = logging.getLogger(__name__)
@@ -292,8 +294,11 @@ class Database:
                 "correct NIGHTSCREEN_JOURNAL_URL, then run again"
             )
         if word in _FULL:
+            state = f"may be full ({reason})" if word == _FAILED else "is full"
+            free = None if self.file is None else free_bytes(self.file.parent)
+            room = "" if free is None else f": {free / 1e6:,.1f} MB are free there"
             return JournalError(
-                f"the disk of the journal {where} is full; free some space, then resume the run: "
+                f"the disk of the journal {where} {state}{room}; free some space, then run again: "
                 "nothing is lost"
             )
         if word in _DAMAGED:

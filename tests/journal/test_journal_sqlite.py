@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import resource
 import shutil
 import sqlite3
 import stat
@@ -113,6 +114,20 @@ def test_a_full_disk_is_told_and_harms_nothing(sqlite_place: Place) -> None:
         connection.execute(text("PRAGMA max_page_count=1000000"))
     journal.calls.settle("run-1", big)
     assert journal.money.of_run("run-1").reserved_micro == 0
+
+
+def test_a_disk_without_room_to_open_the_journal_is_told(sqlite_place: Place) -> None:
+    """It says that the disk may be full, and how much is free where."""
+    sqlite_place.open().close()
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4 * PAGE, hard))
+    try:
+        said = r"disk of the journal .*journal.sqlite may be full .*: [\d,.]+ MB are free there; "
+        with pytest.raises(JournalError, match=said):
+            sqlite_place.open()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    sqlite_place.open().close()
 
 
 def test_a_lock_of_another_process_is_waited_for_and_then_told(sqlite_place: Place) -> None:
