@@ -71,7 +71,9 @@ def _link(context: Context) -> tuple[str, User | None]:
     try:
         return token, context.accounts.link_for(token)
     except UsageError:
-        raise DeskError(410, "This link was used already or has expired.") from None
+        raise DeskError(
+            410, "This link was used already or has expired. Ask an administrator for another."
+        ) from None
 
 
 def first(context: Context) -> Response:

@@ -141,7 +141,7 @@ OUTPUTS: Final = (
     ),
     Output(REPORT, "the report, for programs", right="money"),
     Output("report-*.json", "the report of an earlier session", right="money"),
-    Output(REPORT_PAGE, "the report below", right="money"),
+    Output(REPORT_PAGE, "the report, for people", right="money"),
     Output(
         PROBLEMS,
         "every finding about the file, without the values",

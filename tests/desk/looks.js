@@ -59,6 +59,10 @@
   }
   for (const node of document.querySelectorAll("button, select, input:not([type=hidden]):not([type=checkbox]), a.button"))
     if (seen(node) && node.getBoundingClientRect().height < 24) found.push(`too small to hit: ${what(node)}`);
+  for (const node of document.querySelectorAll("td input:not([type=hidden])"))
+    if (seen(node) && node.scrollWidth > node.clientWidth) found.push(`value cut off: ${node.value}`);
+  for (const node of document.querySelectorAll(".word"))
+    if (parseFloat(getComputedStyle(node).borderLeftWidth)) found.push(`a badge like a paragraph: ${what(node)}`);
   const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
   if (wide > 0) found.push(`wider than the screen by ${wide}`);
   return found;

@@ -19,7 +19,7 @@ STUMBLES = """<h3 id="a">x</h3>
 <button></button>
 <input id="a">
 <p style="color: #999">pale</p>
-<table><tr><td>x</td></tr></table>"""
+<table><tr><td><input style="width: 3em" value="22999000001"></td></tr></table>"""
 """A page with a finding in each line, so that the checks are known to find them."""
 STOPS = """() => {
   const node = document.activeElement;

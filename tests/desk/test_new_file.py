@@ -208,6 +208,7 @@ def test_one_applicant_is_screened_at_once(office: Office) -> None:
     wrong = browser.post("/new/applicant", **{**fields, "bvn": "12"})
     assert wrong.status_code == 400
     assert 'value="A-1"' in wrong.text
+    assert "Credit history</label>" in wrong.text
     assert office.starts.started == []
     sent = browser.post("/new/applicant", **fields)
     assert sent.status_code == 303

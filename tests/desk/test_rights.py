@@ -210,3 +210,4 @@ def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> 
     (first, *_) = bank.context.audit.find(AuditQuery(action="user changed"))[::-1]
     assert first["detail"]["branches"] == [*both]
     assert first["detail"]["rights"] == {"export": False}
+    assert "; Rights: Export no; " in bank.browser("auditor").get("/audit").text

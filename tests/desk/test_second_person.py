@@ -156,6 +156,9 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     new = by_link(office, token)
     assert not may(office, "Bem", "approve")
     assert re.search(r'role="alert">Bem got .* sleep until', ada.get("/").text)
+    own = "Your rights to approve and override sleep until"
+    assert own in new.get("/approvals").text
+    assert own not in ada.get("/approvals").text
     until = office.clock() + 24 * 3600 * 1_000_000  # the command has the clock of today
     office.context.accounts.set("Bem", asleep_until=until)
     office.clock.forward(hours=23)
