@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -25,7 +26,7 @@ import pyarrow.parquet as pq
 from nightscreen.calling.asking import Asking
 from nightscreen.calling.run import Run
 from nightscreen.config.parameters import ScreenBatch
-from nightscreen.config.settings import Settings, read_settings
+from nightscreen.config.settings import PREFIX, Settings, read_settings
 from nightscreen.operations.person_run import PersonRun, run_people
 from nightscreen.runs.approval import may_spend
 from nightscreen.runs.runner import Runner
@@ -151,6 +152,9 @@ class Steered(Unasked):
                     await asyncio.wait([steering])
 
 
+_settings: dict[str, Settings] = {}
+
+
 @dataclass
 class World:
     """A sandbox, a HOME and an output folder for several runs."""
@@ -226,8 +230,15 @@ class World:
         return str(self.folder / "out")
 
     def read_settings(self) -> Settings:
+        """Return the settings of a run; equal ones are read once in a process."""
         service = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
-        return read_settings(**{**service, "home": self.folder / "home", **self.settings})
+        given = {**service, "home": self.folder / "home", **self.settings}
+        home = given.pop("home")
+        own = {name: value for name, value in os.environ.items() if name.startswith(PREFIX)}
+        known = repr((sorted(given.items()), sorted(own.items()), Path.cwd()))
+        if known not in _settings:
+            _settings[known] = read_settings(**given)
+        return _settings[known].model_copy(update={"home": home})
 
     @property
     def charged(self) -> str:

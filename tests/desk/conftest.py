@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.cli.conftest import folder, here
 from tests.desk.office import Office, office_over
 from tests.screening import CONSENT, World, customer
+
+__all__ = ["folder", "here"]
 
 BRANCHES = ("Lagos", "Kano", "Ibadan")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,6 +34,16 @@ PASSWORD = "palm wine at noon"
 USUAL: Final = {"base_url": "http://127.0.0.1:1", "api_key": "sandbox-key"}
 QUICK = PasswordHasher(time_cost=1, memory_cost=8, parallelism=1)
 """Hashes as the desk does, without the half second of work that is to cost whoever tries many."""
+
+
+class _Loop(threading.local):
+    """A loop for each thread that stays: one for each request, with its threads, costs as much."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+
+
+_loop = _Loop()
 
 
 @dataclass
@@ -165,7 +176,7 @@ class Browser:
                 assert "&lt;Macro " not in shown, "a template shows a macro, not what it makes"
                 return answer
 
-        return asyncio.run(send())
+        return _loop.runner.run(send())
 
     def get(self, path: str) -> httpx.Response:
         """Open a page."""

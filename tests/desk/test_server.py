@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
 import pytest
+import uvicorn
+from starlette.types import ASGIApp
 
+from nightscreen.cli.serve import EngineStarter
+from nightscreen.desk import accounts
 from nightscreen.desk.accounts import Accounts
 from nightscreen.journal import open_journal
 from nightscreen.schemas.users import Role
 from tests.cli.command import serving, surroundings
+from tests.cli.conftest import Here
+from tests.desk.office import QUICK
 from tests.portal.crowds import CROWDS, crowd
-
-
-@contextmanager
-def new_desk(folder: Path, env: dict[str, str]) -> Iterator[tuple[str, str]]:
-    """Run a new desk; give its address, and the link that makes the first user."""
-    with serving("desk", "--port", "0", cwd=folder, env=env) as says:
-        line = says()
-        assert line.startswith("desk listening on "), line
-        yield line.removeprefix("desk listening on "), says().removeprefix("first user: ")
-
 
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
@@ -37,17 +35,19 @@ def slowly() -> Iterator[bytes]:
 
 
 @pytest.fixture(scope="module")
-def new(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str, Path]]:
-    """A desk that nobody has used yet: its address, its first link, its folder."""
+def new(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """A desk that nobody has used yet: its address, and the link that makes the first user."""
     folder = tmp_path_factory.mktemp("desk")
     env = surroundings(folder, NIGHTSCREEN_HOME=str(folder / "home"))
-    with new_desk(folder, env) as (address, first):
-        yield address, first, folder
+    with serving("desk", "--port", "0", cwd=folder, env=env) as says:
+        line = says()
+        assert line.startswith("desk listening on "), line
+        yield line.removeprefix("desk listening on "), says().removeprefix("first user: ")
 
 
-def test_desk_prints_the_link_that_makes_the_first_user(new: tuple[str, str, Path]) -> None:
+def test_desk_prints_the_link_that_makes_the_first_user(new: tuple[str, str]) -> None:
     """It opens the form; before that the desk leads to the sign-in."""
-    address, first, _ = new
+    address, first = new
     assert address.startswith("http://127.0.0.1:")
     assert httpx.get(first).status_code == 200
     answer = httpx.get(f"{address}/")
@@ -55,7 +55,7 @@ def test_desk_prints_the_link_that_makes_the_first_user(new: tuple[str, str, Pat
 
 
 def test_others_are_served_beside_connections_that_bring_no_whole_request(
-    new: tuple[str, str, Path],
+    new: tuple[str, str],
 ) -> None:
     """However many are held half open or drip, a page is given to whoever asks for it."""
     address = new[0]
@@ -69,15 +69,19 @@ def test_others_are_served_beside_connections_that_bring_no_whole_request(
             assert {page.status_code for page in pages} == {200}, what
 
 
-def signing_in(address: str, name: str, password: str, said: str) -> int:
+def signing_in(app: ASGIApp, address: str, name: str, password: str, said: str) -> int:
     """Try to sign in with a new browser, as a proxy says from where; return what was answered."""
-    headers = {"x-forwarded-for": said}
-    with httpx.Client(base_url=address, headers=headers, trust_env=False) as browser:
-        fields = {"name": name, "password": password}
-        return browser.post("/sign-in", data=fields).status_code
+
+    async def sign_in() -> int:
+        transport = httpx.ASGITransport(app, client=("127.0.0.1", 1))
+        headers, fields = {"x-forwarded-for": said}, {"name": name, "password": password}
+        async with httpx.AsyncClient(transport=transport, base_url=address) as browser:
+            return (await browser.post("/sign-in", data=fields, headers=headers)).status_code
+
+    return asyncio.run(sign_in())
 
 
-def held_up(address: str, home: Path) -> list[int]:
+def held_up(app: ASGIApp, address: str, home: Path) -> list[int]:
     """Give five wrong passwords and a right one from one address, then one from another."""
     right = ("ada", "palm wine at noon")
     with open_journal(home) as journal:
@@ -85,15 +89,32 @@ def held_up(address: str, home: Path) -> list[int]:
         accounts.use_link(accounts.add("ada", [Role.ANALYST]), *right)
     for number in range(5):
         said = f"203.0.113.{number}, 192.0.2.1"  # whoever is at 192.0.2.1 wrote the first
-        assert signing_in(address, "ada", "wrong one", said) == 401
-    return [signing_in(address, *right, said) for said in ("203.0.113.9, 192.0.2.1", "192.0.2.2")]
+        assert signing_in(app, address, "ada", "wrong one", said) == 401
+    places = ("203.0.113.9, 192.0.2.1", "192.0.2.2")
+    return [signing_in(app, address, *right, said) for said in places]
 
 
 def test_where_a_sign_in_comes_from_is_believed_of_configured_proxies_alone(
-    new: tuple[str, str, Path], tmp_path: Path
+    folder: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An address that anybody may claim is none; others behind a known proxy are not held up."""
-    assert held_up(new[0], new[2] / "home") == [429, 429]
-    home = {"NIGHTSCREEN_HOME": str(tmp_path / "home"), "NIGHTSCREEN_DESK_PROXIES": "127.0.0.1"}
-    with new_desk(tmp_path, surroundings(tmp_path, **home)) as (address, _):
-        assert held_up(address, tmp_path / "home") == [429, 303]
+    """An address that anybody may claim is none; others behind a known proxy are not held up.
+
+    The command runs here, as far as its server: hashes are quick, and no socket is used.
+    """
+    found: list[list[int]] = []
+
+    def serve(server: uvicorn.Server, sockets: list[socket.socket]) -> None:
+        server.config.load()
+        address = f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
+        home = Path(os.environ["NIGHTSCREEN_HOME"])
+        found.append(held_up(server.config.loaded_app, address, home))
+
+    monkeypatch.setattr(uvicorn.Server, "run", serve)
+    monkeypatch.setattr(accounts, "PasswordHasher", lambda: QUICK)
+    monkeypatch.setattr(EngineStarter, "prepare", lambda _: None)
+    for proxies in ("", "127.0.0.1"):
+        monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / f"home{proxies}"))
+        monkeypatch.setenv("NIGHTSCREEN_DESK_PROXIES", proxies)
+        ended = here("desk", "--port", "0")
+        assert ended.status == 0, ended.err
+    assert found == [[429, 429], [429, 303]]

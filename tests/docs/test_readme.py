@@ -13,6 +13,7 @@ import pytest
 from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import nightscreen, surroundings
+from tests.cli.conftest import Here
 from tests.docs.blocks import blocks, commands, typed
 from tests.docs.commands import walk
 from tests.docs.pages import DOCS, ROOT
@@ -51,8 +52,13 @@ def test_every_command_and_its_options_exist() -> None:
 
 @pytest.mark.engine
 @pytest.mark.xdist_group("docs")
-def test_what_a_newcomer_types_works(tmp_path: Path, engine_server: EngineServer) -> None:
-    """Each command of README and quick start succeeds against the simulator."""
+def test_what_a_newcomer_types_works(
+    tmp_path: Path, engine_server: EngineServer, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each command of README and quick start succeeds against the simulator.
+
+    What runs a flow is a process of its own; the others may start no engine.
+    """
     make_batch(tmp_path / "customers.csv", rows=12, seed=1, damage_pct=0)
     lines = [line for block in blocks() if block.page in STARTED for line in typed(block)]
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -63,9 +69,13 @@ def test_what_a_newcomer_types_works(tmp_path: Path, engine_server: EngineServer
     with SandboxProcess() as sandbox:
         service = {"NIGHTSCREEN_BASE_URL": sandbox.url, "NIGHTSCREEN_API_KEY": sandbox.api_key}
         env = surroundings(tmp_path, **engine_server.client, **service)
+        for name, value in service.items():
+            monkeypatch.setenv(name, value)
         for line in dict.fromkeys(ours):
             if not line.startswith(UNTIL_STOPPED):
-                ended = nightscreen(*shlex.split(line)[1:], cwd=tmp_path, env=env)
+                words = shlex.split(line)[1:]
+                is_flow = words[0] == "screen"
+                ended = nightscreen(*words, cwd=tmp_path, env=env) if is_flow else here(*words)
                 assert ended.status == 0, (line, ended.err)
         assert sandbox.totals()["totals"]["charges"]
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
+import importlib
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from nightscreen.calling.asking import Asking
+from nightscreen.tasks import monitoring
 from nightscreen.tasks.monitoring import Meter
 from tests.money.service_in_memory import LOST, Bureau
 
@@ -54,17 +57,14 @@ def test_calls_are_counted_by_check_outcome_and_trouble(tmp_path: Path) -> None:
     assert all(1.0 <= point.sum / point.count < 1.1 for point in durations)
 
 
-def test_without_an_exporter_nothing_is_imported() -> None:
+def test_without_an_exporter_nothing_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not even the library: importing it costs time and memory."""
-    program = (
-        "import prefect.events, sys\n"  # it has a tracer of its own
-        "before = set(sys.modules)\n"
-        "from nightscreen.tasks.monitoring import meter\n"
-        "assert meter() is None\n"
-        "added = set(sys.modules) - before\n"
-        "print([name for name in added if name.startswith('opentelemetry')])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, env={}
-    )
-    assert done.stdout == "[]\n"
+    import prefect.events  # noqa: PLC0415, F401 - it has a tracer of its own
+
+    own = ("opentelemetry", monitoring.__name__)
+    for name in [name for name in sys.modules if name.startswith(own)]:
+        monkeypatch.delitem(sys.modules, name)
+    for name in [name for name in os.environ if name.startswith("OTEL_")]:
+        monkeypatch.delenv(name)
+    assert importlib.import_module(monitoring.__name__).meter() is None
+    assert not [name for name in sys.modules if name.startswith("opentelemetry")]
