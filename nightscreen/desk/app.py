@@ -22,9 +22,10 @@ from nightscreen.desk import (
     users,
 )
 from nightscreen.desk.context import EVERY_BRANCH, DeskError, page
-from nightscreen.desk.pages import POLICY, TEMPLATES, html
+from nightscreen.desk.pages import POLICY, TEMPLATES, environment, html
 from nightscreen.desk.uploads import LARGEST
-from nightscreen.schemas.errors import JournalError
+from nightscreen.policy.versions import policy_in_force
+from nightscreen.schemas.errors import JournalError, NightscreenError
 from nightscreen.web.guard import Guard, headers_of, log
 
 if TYPE_CHECKING:
@@ -46,11 +47,12 @@ def application(desk: Context) -> ASGIApp:
 
     @asynccontextmanager
     async def lifespan(_app: object) -> AsyncIterator[None]:
-        sweeping = asyncio.create_task(_sweep(desk))
+        at_work = [asyncio.create_task(work) for work in (_sweep(desk), _load(desk))]
         try:
             yield
         finally:
-            sweeping.cancel()
+            for each in at_work:
+                each.cancel()
 
     return Guard(
         Router(_routes(desk), redirect_slashes=False, lifespan=lifespan),
@@ -152,6 +154,18 @@ async def _sweep(desk: Context) -> None:
         with suppress(JournalError, OSError):  # tried again later
             await asyncio.to_thread(desk.uploads.sweep)
         await asyncio.sleep(SWEEP_S)
+
+
+async def _load(desk: Context) -> None:
+    """Read the policy in force and all templates: a second each, for which nobody is to wait."""
+
+    def load() -> None:
+        with suppress(NightscreenError):  # the pages that need the policy say what is wrong
+            policy_in_force(desk.journal, desk.clock())
+        for name in environment().list_templates(extensions=["j2"]):
+            environment().get_template(name)
+
+    await asyncio.to_thread(load)
 
 
 async def health(_request: Request) -> Response:
