@@ -16,9 +16,7 @@ import typer
 from nightscreen.cli.command import command, group
 from nightscreen.cli.context import require_consent, settings_of_command
 from nightscreen.cli.engine import set_engine_defaults
-from nightscreen.cli.flows import KINDS
 from nightscreen.cli.output import say
-from nightscreen.cli.preflight import check_before_engine
 from nightscreen.cli.runs import hand_to_deployment
 from nightscreen.config.parameters import SCREEN_FLOW, ScreenBatch
 from nightscreen.config.settings import is_loopback
@@ -137,6 +135,8 @@ class EngineStarter:
             _run_deployment(parameters)
             return
         if parameters.run:
+            from nightscreen.cli.preflight import check_before_engine
+
             check_before_engine(parameters, self._settings)
         self._start("screen_batch:screen_batch", parameters)
 
@@ -168,6 +168,8 @@ class EngineStarter:
         if run.flow == SCREEN_FLOW:
             self.start(ScreenBatch.model_validate(given))
             return
+        from nightscreen.cli.flows import KINDS  # a second to load
+
         kind = KINDS[run.flow]
         parameters = kind.check(kind.form.model_validate(given), self._settings)
         self._start(f"people:{run.flow}", parameters)
