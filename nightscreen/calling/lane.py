@@ -436,9 +436,10 @@ class Lane:
     def _cap(self) -> int:
         """Return how many calls may be in flight; one if the next decides whether to continue."""
         stops = self.stops
-        if self._evidence.is_open or stops.silence.opened_at is not None or stops.probes_wallet:
+        is_silent = stops.silence.opened_at is not None or stops.probes_service
+        if self._evidence.is_open or is_silent or stops.probes_wallet or self._is_disputed:
             return 1
-        return 1 if self._is_disputed else self.cap.cap
+        return self.cap.cap
 
     @property
     def _is_disputed(self) -> bool:

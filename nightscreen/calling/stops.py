@@ -498,6 +498,15 @@ class Stops:
         return stopped
 
     @property
+    def probes_service(self) -> bool:
+        """Return whether no answer came since the run resumed after an outage.
+
+        One call at a time finds out whether it is over, and one more without an answer stops again:
+        each may be charged, and a lost call of some flows cannot be repeated.
+        """
+        return self._outage_at == self.answered
+
+    @property
     def waiting(self) -> tuple[str, int] | None:
         """Return what is waited for, as text, and since which instant."""
         if self.resting_since is not None:
@@ -659,6 +668,8 @@ class Stops:
         self.silence.record_wait(check, f"the service ({trouble})", at=at, now=now)
         if verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}:
             self.silence.record_no_response(at)
+            if self.probes_service:
+                self.stop(StopReason.OUTAGE)
         else:
             self.silence.stop_probing()
         if verdict is ChargeStatus.NOT_CHARGED and not reading.retry:
@@ -735,9 +746,8 @@ class Stops:
                     f"the only {check} lookups asked failed ({word}); nothing of "
                     "the check could confirm or contradict it, other answers came"
                 )
-        is_out = self._outage_at == self.answered
         failed = any(each.failed for each in self.progress.values())
-        if self.silence.began is not None and (is_out or (alone and failed)):
+        if self.silence.began is not None and (self.probes_service or (alone and failed)):
             self.stop(StopReason.OUTAGE)
 
     def ending(self) -> tuple[str, str | None]:

@@ -299,6 +299,23 @@ def test_an_outage_that_nothing_ended_is_one_again() -> None:
     assert made.reason == StopReason.OUTAGE
 
 
+def test_one_call_shows_whether_an_outage_is_over() -> None:
+    """It stops the run again where it is lost; an answer lets the others go on."""
+    made = stops()
+    made.stop(StopReason.OUTAGE)
+    made.go_on()
+    assert made.probes_service
+    back(made, CallOutcome(ChargeStatus.NOT_CHARGED, trouble=FailureReason.OVERLOAD, retry=True))
+    assert made.reason is None
+    back(made, lost())
+    assert made.reason == StopReason.OUTAGE
+    made.go_on()
+    back(made, CallOutcome(ChargeStatus.ANSWERED))
+    assert not made.probes_service
+    back(made, lost())
+    assert made.reason is None
+
+
 def test_a_quota_comes_back_with_its_day() -> None:
     """The check alone goes on; before the instant it stays stopped."""
     made = stops()
