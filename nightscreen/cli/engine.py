@@ -112,10 +112,7 @@ def prepare_engine(module: str) -> None:
         from prefect.settings import PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS as PATIENCE
 
         import_module(module)
-        from nightscreen.tasks.own_flow import PRELOADED_MODULES
-
-        for each in PRELOADED_MODULES:
-            import_module(each)
+        import_module("nightscreen.tasks.preloaded")
         temporary_server.wait(PATIENCE.value())
         return
     from prefect.settings import PREFECT_API_URL

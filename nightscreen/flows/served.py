@@ -36,7 +36,6 @@ from prefect.types.entrypoint import EntrypointType
 from nightscreen.config.settings import read_settings
 from nightscreen.schemas.errors import NightscreenError
 from nightscreen.schemas.shipped import template
-from nightscreen.tasks.own_flow import PRELOADED_MODULES
 from nightscreen.tasks.server import refuse_open_engine, require_engine
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def main() -> None:
     sys.stdout.write(f"serving {names}\n")
     sys.stdout.flush()
     modules = {str(deployment.entrypoint).rpartition(".")[0] for deployment in served}
-    _FORKS.set_forkserver_preload([*modules, *PRELOADED_MODULES])
+    _FORKS.set_forkserver_preload([*modules, "nightscreen.tasks.preloaded"])
     forkserver.ensure_running()
     _starter_engine.run_process = _run_process  # type: ignore[assignment,attr-defined]
     serve(

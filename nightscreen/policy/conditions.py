@@ -31,7 +31,7 @@ from nightscreen.schemas.errors import PolicyError
 from nightscreen.schemas.policy import MOST_CHARACTERS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from duckdb import DuckDBPyConnection
 
@@ -148,17 +148,38 @@ def one_empty_row(types: Mapping[str, pa.DataType]) -> pa.Table:
     )
 
 
-def read_condition(
+def read_conditions(
+    connection: DuckDBPyConnection,
+    written: Iterable[str],
+    types: Mapping[str, pa.DataType],
+    *,
+    allow_sensitive: bool,
+) -> tuple[Condition, ...]:
+    """Read conditions, which may name the columns in `types`.
+
+    The connection is a locked one, with `one_empty_row` as `rows`.
+    """
+    read = tuple(
+        _read(connection, when, types, allow_sensitive=allow_sensitive) for when in written
+    )
+    # one query for all takes a tenth of the time; who objects to it is found one by one
+    if _objection(connection, [each.sql for each in read if each.sql]) is None:
+        return read
+    wrong = (_objection(connection, [each.sql] if each.sql else []) for each in read)
+    return tuple(
+        each if issue is None else Condition("", each.columns, (issue,))
+        for each, issue in zip(read, wrong, strict=True)
+    )
+
+
+def _read(
     connection: DuckDBPyConnection,
     when: str,
     types: Mapping[str, pa.DataType],
     *,
     allow_sensitive: bool,
 ) -> Condition:
-    """Read one condition, which may name the columns in `types`.
-
-    The connection is a locked one, with `one_empty_row` as `rows`.
-    """
+    """Read one condition, whose types and literals are still to be judged."""
     document, issue = _parsed(connection, when)
     tree = {} if issue else document["statements"][0]["node"]["select_list"][0]
     nodes = list(islice(_nodes(tree), _MOST_PARTS)) if tree else []
@@ -173,9 +194,7 @@ def read_condition(
         return Condition(columns=columns, issues=issues)
     write = "SELECT json_deserialize_sql(?::JSON)"
     ((written,),) = connection.execute(write, [json.dumps(document)]).fetchall()
-    sql = str(written).removeprefix("SELECT ")
-    wrong = _judge_empty_row(connection, sql)
-    return Condition(sql, columns) if wrong is None else Condition("", columns, (wrong,))
+    return Condition(str(written).removeprefix("SELECT "), columns)
 
 
 def _parsed(connection: DuckDBPyConnection, when: str) -> tuple[Node, str]:
@@ -197,16 +216,19 @@ def _parsed(connection: DuckDBPyConnection, when: str) -> tuple[Node, str]:
     return document, "is not one condition, but a whole statement" if is_more else ""
 
 
-def _judge_empty_row(connection: DuckDBPyConnection, sql: str) -> str | None:
-    """Return DuckDB's objection to a condition's types or literals, or None.
+def _objection(connection: DuckDBPyConnection, conditions: Sequence[str]) -> str | None:
+    """Return DuckDB's objection to the types or literals of conditions, or None.
 
     On a row of nulls only the condition's own literals can fail: `date_of_birth > 'abc'` would fail
     for every row.
     """
+    if not conditions:
+        return None
+    selected = ", ".join(f"({sql}) AS c{number}" for number, sql in enumerate(conditions))
     # as in a run, where no table has a name that a condition could use
-    query = f"SELECT ({sql}) FROM (FROM rows)"  # noqa: S608 - written from an allowed tree
+    query = f"SELECT {selected} FROM (FROM rows)"  # noqa: S608 - written from allowed trees
     try:
-        kind = str(connection.sql(query).types[0]).strip('"').split("(")[0]
+        kinds = {str(kind).strip('"').split("(")[0] for kind in connection.sql(query).types}
         bounded(connection, query, _JUDGING_S)
     except PolicyError as error:
         return str(error)
@@ -214,8 +236,10 @@ def _judge_empty_row(connection: DuckDBPyConnection, sql: str) -> str | None:
         message = str(error).splitlines()[0].split(" Error: ", 1)[-1].strip()
         message = message.split(" Use TRY(", 1)[0]  # DuckDB's advice; a condition may not follow it
         return message + ("; correct it" if isinstance(error, duckdb.ConversionException) else "")
-    if kind == "BOOLEAN":
+    kinds.discard("BOOLEAN")
+    if not kinds:
         return None
+    kind = min(kinds)
     return f"is {'nothing' if 'NULL' in kind else kind}, not true or false"
 
 

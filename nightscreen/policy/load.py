@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from nightscreen.policy.conditions import Condition, one_empty_row, read_condition
+from nightscreen.policy.conditions import Condition, one_empty_row, read_conditions
 from nightscreen.policy.engine import locked_connection
 from nightscreen.policy.vocabulary import (
     column_types,
@@ -247,10 +247,7 @@ def _conditions(
         # Copied into a table: reading the Arrow table's types for each rule takes longer than the
         # rules themselves.
         connection.execute("CREATE TEMP TABLE rows AS SELECT * FROM columns")
-        return tuple(
-            read_condition(connection, when, types, allow_sensitive=allow_sensitive)
-            for when in written
-        )
+        return read_conditions(connection, written, types, allow_sensitive=allow_sensitive)
 
 
 def _condition_issues(policy: Policy) -> Iterator[Place]:

@@ -32,11 +32,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 PATIENCE_S = 120.0  # the same as for a command: a busy machine starts a server slowly
-PRELOADED_MODULES = (
-    *("prefect.flow_engine", "prefect.task_engine", "prefect.utilities.visualization", "fastapi"),
-    *("pyarrow.dataset", "nightscreen.runs.finalize"),
-)
-"""Modules that a run loads besides its flow; none holds state that processes must not share."""
 P = ParamSpec("P")
 R = TypeVar("R")
 

@@ -114,6 +114,17 @@ def test_a_mistake_in_a_condition_is_told_at_its_line(what: str) -> None:
     assert message in said
 
 
+def test_each_of_several_mistakes_is_told_and_none_of_a_sound_condition() -> None:
+    """Conditions are judged together; each that is wrong is told at its own line."""
+    written = ("exposure > 'lots'", "exposure > 5", "exposure")
+    rules = [one(when, head="").replace("ONE", f"R{n}") for n, when in enumerate(written)]
+    length = rules[0].count("\n")
+    first = HEAD.count("\n") + 5
+    wrong = told(HEAD + "".join(rules))
+    assert [line for line, _ in wrong] == [first, first + 2 * length]
+    assert ["lots" in wrong[0][1], "not true or false" in wrong[1][1]] == [True, True]
+
+
 def test_no_advice_is_given_that_a_condition_may_not_follow() -> None:
     ((_, message),) = told(one("1/0 = 1"))
     assert message.startswith("Division by zero")

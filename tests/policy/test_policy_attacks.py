@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from nightscreen.policy.conditions import Condition, one_empty_row, read_condition
+from nightscreen.policy.conditions import Condition, one_empty_row, read_conditions
 from nightscreen.policy.engine import bounded, locked_connection
 from nightscreen.policy.vocabulary import column_types
 from nightscreen.schemas.errors import PolicyError
@@ -40,7 +40,7 @@ def read() -> Iterator[Callable[[str], Condition]]:
     """Give what reads a condition as a policy that wants nothing sensitive has it."""
     with locked_connection("256MB", optimizer=False) as connection:
         connection.register("rows", one_empty_row(TYPES))
-        yield lambda when: read_condition(connection, when, TYPES, allow_sensitive=False)
+        yield lambda when: read_conditions(connection, [when], TYPES, allow_sensitive=False)[0]
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
