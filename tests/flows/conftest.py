@@ -34,7 +34,7 @@ def nightscreen_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("nightscreen")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")  # not longer: its worker asks the server every second
 def engine(
     engine_server: EngineServer,
     running_sandbox: SandboxProcess,

@@ -25,7 +25,7 @@ from tests.screening import Night, Steered, World
 
 pytestmark = pytest.mark.postgres
 
-ROWS = 150
+ROWS = 60
 
 
 @pytest.fixture
