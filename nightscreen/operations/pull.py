@@ -165,7 +165,8 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
         Raises:
             InputError: a named grant is not live.
         """
-        if self.run.is_new:
+        due = self.store.pulls.of_run(self.run.run_id)
+        if not due:  # a new run, or one whose process died before it saved them
             due = [
                 Pulled(
                     key=f"{self.run.run_id} {grant.customer.hex()}",
@@ -179,8 +180,6 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             ]
             if not self.run.only_quotes:
                 self.store.pulls.add(due)
-        else:
-            due = self.store.pulls.of_run(self.run.run_id)
         self.rows_read = len(due)
         return [
             PulledCustomer(

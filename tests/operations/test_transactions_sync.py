@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.operations.pull import list_request
+from nightscreen.operations.pull import TransactionPull, list_request
 from nightscreen.operations.pulled_records import PullStore
 from nightscreen.sandbox.transactions import transactions_of
-from nightscreen.schemas.consented import PulledKind
+from nightscreen.schemas.consented import PulledKind, PullTransactions
 from nightscreen.schemas.errors import InputError, UsageError
 from nightscreen.schemas.stops import StopReason
 from tests.operations.pulls_in_a_test import LIST, Lender, username
@@ -249,6 +249,18 @@ def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
 
 
 # --- stopping and going on ---
+
+
+def test_pull_that_died_before_it_saved_its_customers_pulls_them_when_resumed(
+    lender: Lender,
+) -> None:
+    """It must not complete without asking anybody."""
+    lender.consent(["C1", "C2"])
+    parameters = PullTransactions(output=lender.out)
+    died = TransactionPull.open(parameters, lender.read_settings(), clock=lender.clock)
+    died.run.close()
+    report = lender.pull(run=died.run.run_id)
+    assert (report["state"], report["customers"]["pulled"]) == ("completed", 2)
 
 
 def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -> None:
