@@ -10,7 +10,7 @@ import secrets
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nightscreen.calling.run import Run, listed_prices, only_quotes
 from nightscreen.calling.stops import RULES, CheckProgress, Objection, Silence, Stops
@@ -32,7 +32,7 @@ from nightscreen.schemas.naming import new_run_id
 from nightscreen.schemas.stops import StopReason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from nightscreen.config.parameters import ScreenBatch
     from nightscreen.config.settings import Settings
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _NOT_STORED = frozenset({"run", "yes", "quote_only"})
 P = TypeVar("P", bound="ApiRunParameters")
+Q = TypeVar("Q", bound="ScreenBatch | ApiRunParameters")
 R = TypeVar("R", bound=Run)
 _PATHS = frozenset({"input", "mapping", "policy", "shadow", "run_dir", "output"})
 
@@ -103,8 +104,7 @@ def prepare_api_run(
     """Return what a run begins with; nothing is saved, and `opened` closes the journal.
 
     These are the journal, the run to resume, the complete parameters, the batch name and the
-    input's digest. A resumed run keeps its place and its cap, or the one that was approved. Its old
-    deadline is over and is not inherited.
+    input's digest.
 
     Raises:
         UsageError: settings, parameters or input are wrong, or the run's spending was refused.
@@ -115,18 +115,38 @@ def prepare_api_run(
     journal = open_journal(settings, opened, clock)
     earlier, parameters = find_earlier(journal, given.run, flow), given
     if earlier is not None:
-        completed = {
-            **earlier.parameters,
-            "deadline": "",
-            **({} if only_quotes(given) else approved_cap(journal, earlier, settings)),
-            **{name: getattr(given, name) for name in given.model_fields_set},
-            "output": str(Path(earlier.folder).parent),
-        }
-        parameters = type(given).model_validate(completed)
+        every = type(given).model_fields
+        parameters = completed(given, earlier, journal, settings, changeable=every)
     batch, input_digest = identity or identify(parameters)
     if input_digest:
         require_same_input(earlier, input_digest)
     return journal, earlier, parameters, batch, input_digest
+
+
+def completed(
+    given: Q,
+    earlier: RunRecord,
+    journal: Journal,
+    settings: Settings,
+    *,
+    changeable: Collection[str],
+) -> Q:
+    """Return parameters completed from those of the run to resume.
+
+    The run keeps its place, and its cap or the approved one, unless another is given. Its old
+    deadline is over and is not inherited.
+
+    Raises:
+        InputError: its spending was refused.
+    """
+    cap = {} if only_quotes(given) else approved_cap(journal, earlier, settings)
+    merged = {**earlier.parameters, "deadline": "", **cap}
+    for name in given.model_fields_set.intersection(changeable):
+        if value := getattr(given, name):
+            merged[name] = value
+    if not is_url(merged["output"]):
+        merged["output"] = str(Path(earlier.folder).parent)
+    return cast("Q", type(given).model_validate(merged))
 
 
 def require_service(settings: Settings, *, quote_only: bool) -> None:

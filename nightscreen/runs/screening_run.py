@@ -20,7 +20,6 @@ from nightscreen.config.settings import Settings, cash_flow_age, max_ages, overr
 from nightscreen.files.frame import Frame
 from nightscreen.files.memory_tuning import trim_memory, tune_allocator
 from nightscreen.files.outputs import PROBLEMS
-from nightscreen.files.places import is_url
 from nightscreen.files.quarantine import append_problems
 from nightscreen.files.sealed_file import Workspace, unsealed_input
 from nightscreen.journal.lookups import NewLookup
@@ -43,9 +42,9 @@ from nightscreen.policy.versions import approval_of, policy_in_force
 from nightscreen.reading.mapping_file import read_mapping
 from nightscreen.reading.merge_rows import merges_rows
 from nightscreen.reading.open_file import file_digest, open_source
-from nightscreen.runs.approval import approved_cap
 from nightscreen.runs.run import (
     begin_run,
+    completed,
     find_earlier,
     open_journal,
     require_same_input,
@@ -59,7 +58,7 @@ from nightscreen.schemas.errors import InputError, JournalError, PolicyError
 from nightscreen.schemas.naming import batch_name
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from datetime import timedelta
 
     import pyarrow as pa
@@ -364,6 +363,8 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
 # --- its parameters ---
 
 NO_INPUT = "no input file was given; name a CSV, XLSX or Parquet file"
+_CHANGEABLE = {"input", "max_spend", "deadline", "workers", "run", "yes", "quote_only"}
+"""What may be given anew for a run that is resumed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -394,8 +395,13 @@ def prepare(
     """
     parameters, earlier = given, find_earlier(journal, given.run, SCREEN_FLOW)
     if earlier is not None:
-        cap = {} if given.quote_only else approved_cap(journal, earlier, settings)
-        parameters = _with_earlier(given, earlier, cap)
+        lost = [name for name in earlier.parameters.get("checks", ()) if name not in CHECKS]
+        if lost:
+            raise InputError(
+                f"run {earlier.run_id} asked {', '.join(lost)}, which is installed no longer: "
+                "install the package of that check to resume the run"
+            )
+        parameters = completed(given, earlier, journal, settings, changeable=_CHANGEABLE)
     if not parameters.input:
         raise InputError(NO_INPUT)
     path = Path(parameters.input)
@@ -431,28 +437,3 @@ def prepare(
         policy_approval=policy_approval,
         shadow=load_policy(Path(parameters.shadow)) if parameters.shadow else None,
     )
-
-
-def _with_earlier(
-    parameters: ScreenBatch, earlier: RunRecord, cap: Mapping[str, str]
-) -> ScreenBatch:
-    """Return an earlier run's parameters, with a new input, cap or deadline if given."""
-    merged = {**earlier.parameters, "run": earlier.run_id, "quote_only": parameters.quote_only}
-    merged |= cap
-    if not is_url(merged["output"]):
-        merged["output"] = str(Path(earlier.folder).parent)
-    for name in ("input", "max_spend", "deadline", "yes"):
-        given = getattr(parameters, name)
-        if given:
-            merged[name] = given
-    if "workers" in parameters.model_fields_set:
-        merged["workers"] = parameters.workers
-    if "deadline" not in parameters.model_fields_set:
-        merged["deadline"] = ""
-    lost = [name for name in merged.get("checks", ()) if name not in CHECKS]
-    if lost:
-        raise InputError(
-            f"run {earlier.run_id} asked {', '.join(lost)}, which is installed no longer: install "
-            "the package of that check to resume the run"
-        )
-    return ScreenBatch.model_validate(merged)
