@@ -9,6 +9,7 @@ import base64
 import json
 import os
 import re
+import runpy
 import secrets
 import shutil
 import signal
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import pytest
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from nightscreen.cli.up import run_processes
 from nightscreen.files.local_engine import running_engine
@@ -308,25 +310,20 @@ def test_a_server_of_others_never_hears_our_login(
     assert set(heard) <= {""}
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        (COMMAND, "up", "--desk-port", "0"),
-        (sys.executable, "-m", "nightscreen.flows.served"),
-    ],
-    ids=["up", "served"],
-)
 def test_no_work_is_taken_from_a_server_without_a_login(
-    command: tuple[str, ...], tmp_path: Path, strange: tuple[str, list[str]]
+    tmp_path: Path, strange: tuple[str, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is refused in one line that says what to do."""
+    """Neither `up` nor the process that serves flows takes any: one line says what to do."""
     env = surroundings(tmp_path, **SERVICE, PREFECT_API_URL=strange[0])
-    refused = subprocess.run(
-        command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False
-    )
-    assert refused.returncode == 2, refused.stdout + refused.stderr
-    assert "NIGHTSCREEN_OPEN_ENGINE=yes" in refused.stderr
-    assert "Traceback" not in refused.stderr
+    up = (COMMAND, "up", "--desk-port", "0")
+    refused = subprocess.run(up, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    with temporary_settings({PREFECT_API_URL: strange[0]}), pytest.raises(SystemExit) as served:
+        runpy.run_module("nightscreen.flows.served", run_name="__main__")
+    ends = [(refused.returncode, refused.stderr), (served.value.code, capsys.readouterr().err)]
+    for status, said in ends:
+        assert status == 2, said
+        assert "NIGHTSCREEN_OPEN_ENGINE=yes" in said
+        assert "Traceback" not in said
 
 
 @pytest.mark.engine

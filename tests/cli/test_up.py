@@ -24,6 +24,7 @@ from nightscreen.files.local_engine import announcing, running_engine
 from nightscreen.schemas.errors import UsageError
 from nightscreen.schemas.shipped import template
 from tests.cli.command import COMMAND, SERVICE, nightscreen, surroundings
+from tests.cli.conftest import Here
 
 PATIENCE_S = 600.0  # for a machine that does a lot besides; on a quiet one it is seconds
 MARK = "TEST_OF_UP"
@@ -92,7 +93,9 @@ def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
         until(lambda: not bearing(mark))
 
 
-def test_limits_of_the_caller_hold_in_a_demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_limits_of_the_caller_hold_in_a_demo(
+    folder: Path, here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """From the environment and `.env`, for what is started and what is typed; places do not."""
     (folder / ".env").write_text(
         "NIGHTSCREEN_OVERRIDE_ABOVE=2000\nNIGHTSCREEN_MAX_PER_DAY__KARMA=7\n"
@@ -119,8 +122,11 @@ def test_limits_of_the_caller_hold_in_a_demo(folder: Path, monkeypatch: pytest.M
         assert str(settings.base_url).startswith("http://127.0.0.1:")
         assert settings.journal_url == ""
         assert str(settings.output) != "real"
-    wrong = surroundings(folder, NIGHTSCREEN_APPROVAL_ABOVE="a lot")
-    ended = nightscreen("up", "--demo", cwd=folder, env=wrong)
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(up.reaper, "begin", os.getpgrp)  # it would outlive the test
+    wrong = {"NIGHTSCREEN_APPROVAL_ABOVE": "a lot"}
+    with patch.dict(os.environ, wrong), patch.dict(Settings.model_config):
+        ended = here("up", "--demo")
     assert (ended.status, "NIGHTSCREEN_APPROVAL_ABOVE" in ended.err) == (2, True)
     assert len(ended.err.strip().splitlines()) == 1, "one line names what is no limit"
 
