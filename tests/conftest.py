@@ -55,6 +55,7 @@ FIRST = {
     "tests/report/test_report_page.py": "standard nights",
     "tests/browser/test_report.py": "standard nights",
     "tests/files/test_outputs.py": "standard nights",
+    "tests/sandbox/": "the simulator's process",
 }
 """Groups of tests by path, the longest first; the tests of a group run in one process."""
 SCREENED_BY_OTHERS = {"browser", "cli", "demo", "flows", "ops", "privacy"}

@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from nightscreen.sandbox.process import SandboxProcess
+from tests.examples import KEY
 
 
 class Caller:
@@ -29,7 +30,7 @@ class Caller:
 @pytest.fixture(scope="session")
 def running_sandbox() -> Iterator[SandboxProcess]:
     """A sandbox in a child process."""
-    with SandboxProcess() as process:
+    with SandboxProcess(api_key=KEY) as process:
         yield process
 
 

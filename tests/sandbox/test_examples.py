@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -157,13 +157,6 @@ async def replayed(example: Example) -> AsyncIterator[tuple[Replay, httpx.Respon
         yield replay, await replay.ask()
 
 
-@pytest.fixture(scope="module")
-def running() -> Iterator[SandboxProcess]:
-    """Run a real sandbox, for exchanges that break."""
-    with SandboxProcess(api_key=KEY) as process:
-        yield process
-
-
 @pytest.mark.parametrize("example", WHOLE, ids=str)
 async def test_the_sandbox_answers_as_shown_and_is_read_as_the_file_is(example: Example) -> None:
     """Status, kind of content, keys, types and texts; to the client it comes to the same."""
@@ -198,18 +191,18 @@ def _require_shape(example: Example, told: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("example", BROKEN, ids=str)
 async def test_broken_exchanges_break_the_same_way(
-    running: SandboxProcess, example: Example
+    running_sandbox: SandboxProcess, example: Example
 ) -> None:
     """Against a real socket a silence is a timeout and a cut is a cut."""
-    running.reset()
+    running_sandbox.reset()
     async with (
-        httpx.AsyncClient(base_url=running.url) as http,
-        Client(running.url, KEY, timeouts_s=dict.fromkeys(TIMEOUTS_S, 0.5)) as client,
+        httpx.AsyncClient(base_url=running_sandbox.url) as http,
+        Client(running_sandbox.url, KEY, timeouts_s=dict.fromkeys(TIMEOUTS_S, 0.5)) as client,
     ):
         replay = Replay(http, example)
         await replay.prepare()
         reading = await client.send(replay.request())
-    await asyncio.to_thread(running.wait_until_idle)
+    await asyncio.to_thread(running_sandbox.wait_until_idle)
     assert _gist(reading) == _gist_shown(example)
 
 
