@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -13,34 +10,17 @@ import pytest
 
 from nightscreen.journal.holders import FileHolders
 from nightscreen.schemas.calls import ReservationStatus
+from tests.forked import Forked
 from tests.journal.conftest import PRICE, Place, reserve
-
-CHILD = (
-    "import sys, time; from pathlib import Path\n"
-    "from nightscreen.schemas.calls import ReserveRequest, Caps\n"
-    "from nightscreen.journal import open_journal\n"
-    "from nightscreen.journal.calls import ClaimRequest\n"
-    "journal = open_journal(Path(sys.argv[1]), url=sys.argv[2])\n"
-    "ask = ReserveRequest('karma', 'bvn', (1).to_bytes(16, 'big'), 20_000_000, None, 1)\n"
-    "journal.calls.claim('child', 'portfolio', ClaimRequest('karma', [ask]), Caps(), since=0)\n"
-    "print('ready', flush=True)\n"
-    "time.sleep(60)\n"
-)
 
 
 def test_a_killed_process_lets_go_at_once(place: Place) -> None:
     """While it lives its call is held; after SIGKILL the call is in doubt and may be made again."""
-    mine = place.open()
-    child = subprocess.Popen(
-        [sys.executable, "-c", CHILD, str(place.home), place.url], stdout=subprocess.PIPE, text=True
-    )
-    assert child.stdout is not None
-    assert child.stdout.readline() == "ready\n"
-    assert reserve(mine, 1)[0][1].kind is ReservationStatus.HELD
-    assert mine.calls.recover() == 0
-    child.send_signal(signal.SIGKILL)
-    child.wait()
-    child.stdout.close()
+    with Forked(lambda: str(reserve(place.open(), 1, run="child")[0][1].kind)) as child:
+        assert child.told() == ReservationStatus.GRANTED
+        mine = place.open()
+        assert reserve(mine, 1)[0][1].kind is ReservationStatus.HELD
+        assert mine.calls.recover() == 0
     wait_until_gone(place)
     assert mine.calls.recover() == 1
     assert [row.reserved_micro for row in mine.runs.in_doubt()] == [PRICE]

@@ -7,8 +7,6 @@ import resource
 import shutil
 import sqlite3
 import stat
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -22,6 +20,7 @@ from nightscreen.schemas.errors import (
     JournalError,
     SettingsError,
 )
+from tests.forked import Forked
 from tests.journal.conftest import Place, ended, reserve
 
 PAGE = 4096
@@ -218,22 +217,10 @@ def test_a_journal_that_would_not_last_is_refused(tmp_path: Path, url: str) -> N
 
 def test_processes_that_open_a_new_journal_at_once_share_one(sqlite_place: Place) -> None:
     """There is one journal and one key, whoever came first."""
-    program = (
-        "import sys; from pathlib import Path\n"
-        "from nightscreen.journal import open_journal\n"
-        "journal = open_journal(Path(sys.argv[1]))\n"
-        "print(journal.journal_id, journal.pseudonyms.subject('bvn', '1').hex())\n"
-    )
-    started = [start(program, str(sqlite_place.home)) for _ in range(2)]
-    seen = {process.communicate(timeout=180)[0] for process in started}
-    assert len(seen) == 1
-    assert "" not in seen
 
+    def opened() -> str:
+        journal = sqlite_place.open()
+        return f"{journal.journal_id} {journal.pseudonyms.subject('bvn', '1').hex()}"
 
-def start(program: str, *arguments: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with Forked(opened) as one, Forked(opened) as other:
+        assert one.told() == other.told() != ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -13,10 +11,13 @@ from typing import Any
 import pytest
 
 from nightscreen.calling.asking import Asking
+from nightscreen.journal import open_journal
 from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
+from tests.begun import begin_run
 from tests.client.fakes import Canned
+from tests.forked import Forked
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
 from tests.ops.walk import ask_doctor, type_it
 
@@ -146,15 +147,13 @@ def killed(bureau: Bureau) -> None:
     bureau.service.before = lambda *_: None
 
 
-HOLD = (
-    "import sys, time; from pathlib import Path\n"
-    "from nightscreen.journal import open_journal\n"
-    "journal = open_journal(Path(sys.argv[1])); run = journal.runs.newest()[0]\n"
-    "journal.runs.begin(run.run_id, flow=run.flow, batch=run.batch, purpose=run.purpose,"
-    " input_digest=run.input_digest, folder=run.folder, cap_micro=None,"
-    " parameters=run.parameters)\n"
-    "print('held', flush=True); time.sleep(60)\n"
-)
+def hold(bureau: Bureau) -> str:
+    """Take up the newest run, as another process that is at work on it."""
+    journal = open_journal(bureau.folder / "home")
+    run = journal.runs.newest()[0]
+    given = {name: getattr(run, name) for name in ("flow", "batch", "purpose", "input_digest")}
+    begin_run(journal, run.run_id, **given, folder=run.folder, parameters=run.parameters)
+    return "held"
 
 
 def test_a_killed_run_goes_on_unless_another_process_holds_it(tmp_path: Path) -> None:
@@ -164,15 +163,12 @@ def test_a_killed_run_goes_on_unless_another_process_holds_it(tmp_path: Path) ->
     """
     bureau = Bureau(tmp_path, rows=ROWS)
     killed(bureau)
-    arguments = [sys.executable, "-c", HOLD, str(tmp_path / "home")]
-    with subprocess.Popen(arguments, stdout=subprocess.PIPE) as other:
-        assert other.stdout is not None
-        assert other.stdout.readline() == b"held\n"
+    with Forked(lambda: hold(bureau)) as other:
+        assert other.told() == "held"
         found = ask_doctor(bureau)
         assert (found.exit_status, found.safe) == (0, False)
         assert str(other.pid) in (found.why_not or "")
         assert found.remedy == ("wait until it ends: it is at work", "")
-        other.kill()
     found = ask_doctor(bureau)
     assert (found.exit_status, found.safe) == (3, True)
     assert found.run is not None
