@@ -17,7 +17,7 @@ from unittest.mock import patch
 
 import pytest
 
-from nightscreen.cli import up
+from nightscreen.cli import reaper, up
 from nightscreen.cli.context import settings_of_command
 from nightscreen.config.settings import Settings, read_settings
 from nightscreen.files.local_engine import announcing, running_engine
@@ -123,7 +123,7 @@ def test_limits_of_the_caller_hold_in_a_demo(
         assert settings.journal_url == ""
         assert str(settings.output) != "real"
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(up.reaper, "begin", os.getpgrp)  # it would outlive the test
+    monkeypatch.setattr(reaper, "begin", os.getpgrp)  # it would outlive the test
     wrong = {"NIGHTSCREEN_APPROVAL_ABOVE": "a lot"}
     with patch.dict(os.environ, wrong), patch.dict(Settings.model_config):
         ended = here("up", "--demo")
