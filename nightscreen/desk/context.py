@@ -81,6 +81,7 @@ _DOING: Final = {
     "take out": "Exporting",
 }
 """What a right is needed for, if its name does not say it."""
+_SLEEPS: Final = "Your right to do this sleeps, as the page says above; nothing was saved."
 BUSY: Final = "The journal is busy, and nothing was saved. Try again in a few seconds."
 _OF_COMMANDS: Final = re.compile(r"; see(?: all with)?: nightscreen .*", re.DOTALL)
 """Hints in messages that only help on the command line; pages leave them out."""
@@ -225,7 +226,8 @@ class Context:
         if what == EVERY_BRANCH:
             self.require_branch()
         elif not self.may(what):
-            self.refuse(what, who_may(what))
+            sleeps = self.user is not None and self.user.holds(what)
+            self.refuse(what, _SLEEPS if sleeps else who_may(what))
 
     @property
     def branches(self) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ NIGHTS = ("plain", "capped", "loan-book", "test-mode")
 
 LOOKS: dict[str, dict[str, Any]] = {
     "phone": {"viewport": {"width": 360, "height": 740}},
+    "tablet": {"viewport": {"width": 768, "height": 1024}},
     "dark": {"viewport": {"width": 1280, "height": 800}, "color_scheme": "dark"},
 }
 CHECKS = (Path(__file__).parents[1] / "desk" / "looks.js").read_text("utf-8")

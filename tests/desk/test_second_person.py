@@ -159,6 +159,8 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     own = "Your rights to approve and override sleep until"
     assert own in new.get("/approvals").text
     assert own not in ada.get("/approvals").text
+    refused = new.post("/approvals/R", do="approve")
+    assert (refused.status_code, "Your right to do this sleeps" in refused.text) == (403, True)
     until = office.clock() + 24 * 3600 * 1_000_000  # the command has the clock of today
     office.context.accounts.set("Bem", asleep_until=until)
     office.clock.forward(hours=23)
