@@ -181,7 +181,7 @@ def approve(
             return screened(ScreenBatch.model_validate(given), settings)
         watch = run_flow("watch_inbox:resume_waiting", run_id, tell=say, shown=False)
     except NightscreenError as error:
-        raise type(error)(not_resumed(run, error)) from None
+        raise type(error)(not_resumed(run, given, error)) from None
     if watch is None:
         return Result({**document, "resumed_by": "the watch of the inbox"})
     return Result({**document, "inbox": watch.fates}, 0 if watch.fates.get("screened") else 3)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
 
     from nightscreen.desk.context import Context
     from nightscreen.journal.runs import RunRecord
+    from nightscreen.schemas.approvals import Approval
 
 SHOWN: Final = 50  # runs on a page: bounds reports and files read for it
 WAITS: Final = "waiting"  # state of a run that waits: for approval, or for what passes by itself
@@ -298,7 +299,7 @@ def resume(context: Context) -> Response:
     elif waits_in_inbox(found, context.settings):
         raise DeskError(409, "The file of this run waits in the inbox, whose watch resumes it.")
     else:
-        context.starter.resume(found, approval, given)
+        _resume_approved(context, found, approval, given)
     context.record(RUN_RESUMED, run_id=found.run_id, max_spend=cap)
     return see_other(f"/runs/{found.run_id}?resumed={found.finished_at}")
 
@@ -385,11 +386,22 @@ def decide(context: Context) -> Response:
         context.uploads.sweep()
         return see_other("/approvals")
     run = context.run
-    try:
-        context.starter.resume(run, decided, resumed(run, decided, context.clock()))
-    except NightscreenError as error:
-        raise UsageError(not_resumed(run, error)) from None
+    _resume_approved(context, run, decided, resumed(run, decided, context.clock()))
     return see_other(f"/runs/{run_id}")
+
+
+def _resume_approved(
+    context: Context, run: RunRecord, approval: Approval, given: Mapping[str, str]
+) -> None:
+    """Resume an approved run.
+
+    Raises:
+        UsageError: it cannot be resumed; the text says why, and what to type.
+    """
+    try:
+        context.starter.resume(run, approval, given)
+    except NightscreenError as error:
+        raise UsageError(not_resumed(run, given, error)) from None
 
 
 def sign(context: Context) -> Response:

@@ -49,7 +49,7 @@ _AWAY = {"57P01", "57P02", "57P03", "57P05", "25P03", "53300"}
 """PostgreSQL is shutting down or starting, ended an idle session, or has no connection left."""
 _CONNECTION = "08"  # class of connection errors
 _FAILED = "SQLITE_IOERR"  # also where a full disk has no room for the files of an open journal
-_FULL = {"SQLITE_FULL", "53100", _FAILED}
+_FULL = {"SQLITE_FULL", "53100"}
 _DAMAGED = {"SQLITE_CORRUPT", "SQLITE_NOTADB", "XX001", "XX002"}
 _READ_ONLY = {"SQLITE_READONLY", "25006"}
 _LOGGER = logging.getLogger(__name__)
@@ -293,14 +293,14 @@ class Database:
                 f"the journal {where} cannot be reached: {reason}; see that its database runs, or "
                 "correct NIGHTSCREEN_JOURNAL_URL, then run again"
             )
-        if word in _FULL:
-            state = f"may be full ({reason})" if word == _FAILED else "is full"
-            free = None if self.file is None else free_bytes(self.file.parent)
-            room = "" if free is None else f": {free / 1e6:,.1f} MB are free there"
-            return JournalError(
-                f"the disk of the journal {where} {state}{room}; free some space, then run again: "
-                "nothing is lost"
-            )
+        free = None if self.file is None else free_bytes(self.file.parent)
+        room = "" if free is None else f": {free / 1e6:,.1f} MB are free there"
+        if word in _FULL or word == _FAILED:
+            state, remedy = "is full", "free some space, then run again: nothing is lost"
+            if word == _FAILED:
+                state = f"may be full, or faulty ({reason})"
+                remedy = "free some space, or mend the disk, then run again"
+            return JournalError(f"the disk of the journal {where} {state}{room}; {remedy}")
         if word in _DAMAGED:
             return JournalDamagedError(
                 f"the journal {where} is damaged ({reason}); it was left untouched: restore it "

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Self, TypeVar, cast
@@ -173,8 +174,9 @@ class PersonRun(ABC, Generic[P, T]):
             JournalError: the journal cannot be used.
         """
         identify = partial(cls.identify, settings=settings)
+        at_once = settings.model_copy(update={"outage_give_up": timedelta()})  # somebody waits
         with ExitStack() as opened:
-            ready = prepare_api_run(parameters, settings, opened, flow=cls.flow, identify=identify)
+            ready = prepare_api_run(parameters, at_once, opened, flow=cls.flow, identify=identify)
         return ready[2]
 
     @classmethod

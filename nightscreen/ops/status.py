@@ -285,9 +285,16 @@ def ending(run: Mapping[str, Any]) -> str:
     }.get(state, f"{state}{held}")
 
 
-def not_resumed(run: RunRecord, error: NightscreenError) -> str:
-    """Return why an approved run could not be resumed, and what to type once that is corrected."""
-    again = resume_command(run.run_id, run.flow)
+def not_resumed(run: RunRecord, given: Mapping[str, str], error: NightscreenError) -> str:
+    """Return why an approved run could not be resumed, and what to type once that is corrected.
+
+    Args:
+        run: the run.
+        given: the parameters to resume it with; its deadline is not inherited.
+        error: what stands in the way.
+    """
+    deadline = [f"--deadline {given['deadline']}"] if given.get("deadline") else []
+    again = resume_command(run.run_id, run.flow, *deadline)
     return f"run {run.run_id} is approved, but could not be resumed: {error}; then type: {again}"
 
 

@@ -121,7 +121,9 @@ def test_a_disk_without_room_to_open_the_journal_is_told(sqlite_place: Place) ->
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4 * PAGE, hard))
     try:
-        said = r"disk of the journal .*journal.sqlite may be full .*: [\d,.]+ MB are free there; "
+        said = (
+            r"disk of the journal .*journal.sqlite may be full, or faulty .*: [\d,.]+ MB are free"
+        )
         with pytest.raises(JournalError, match=said):
             sqlite_place.open()
     finally:

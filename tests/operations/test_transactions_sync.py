@@ -263,6 +263,13 @@ def test_pull_that_died_before_it_saved_its_customers_pulls_them_when_resumed(
     assert (report["state"], report["customers"]["pulled"]) == ("completed", 2)
 
 
+def test_pull_that_had_nobody_to_ask_asks_nobody_when_resumed(lender: Lender) -> None:
+    """Who consented since then belongs to the next pull."""
+    ended = lender.pull()
+    lender.consent(["C1"])
+    assert lender.pull(run=ended["run_id"])["customers"]["pulled"] == 0
+
+
 def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -> None:
     """A resumed pull asks nobody twice, keeps its folder and tells all of its changes."""
     lender.settings["max_in_flight"] = {"aggregator": 4}
