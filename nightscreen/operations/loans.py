@@ -542,6 +542,11 @@ class Followed(Person):
         """Return the loan as last seen."""
         return self.record.seen or LoanSnapshot()
 
+    @property
+    def viewed(self) -> TrackingState:
+        """Return the state of a loan that the service answered about."""
+        return TrackingState.FOLLOWED if self.seen.known else TrackingState.UNKNOWN_REFERENCE
+
 
 class LoanChange(NamedTuple):
     """One field of a loan that had changed when the loan was viewed."""
@@ -572,8 +577,12 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         dead = {each for each in others if (run := runs.find(each)) is None or run.state == KILLED}
         loans = []
         for offer in (self._take_over_views(each, dead) for each in offers):
-            state = PENDING if offer.closed_at is None else TrackingState.CLOSED
-            loans.append(Followed(subject=offer.loan or b"", record=offer, state=state))
+            loan = Followed(subject=offer.loan or b"", record=offer)
+            if (offer.followed_at or 0) >= self.run.started_at:  # by an earlier session
+                loan.state = loan.viewed
+            elif offer.closed_at is not None:
+                loan.state = TrackingState.CLOSED
+            loans.append(loan)
         self.rows_read = len(loans)
         return loans
 
@@ -610,13 +619,13 @@ class LoanTracking(PersonRun[TrackLoans, Followed]):
         if seen is None:
             person.state = PENDING if task.status is LookupStatus.WAITING else FAILED
             return
-        person.state = TrackingState.FOLLOWED if seen.known else TrackingState.UNKNOWN_REFERENCE
         has_ended = seen.known and (seen.status or "").strip().upper() in CLOSED_STATUSES
         viewed: dict[str, Any] = {"followed_at": now, "closed_at": now if has_ended else None}
         if seen != before.seen:
             view = LoanView(now, self.run.run_id, seen, before.followed_at)
             viewed["history"] = (*before.history, view)
         person.record = self._save(before, before.model_copy(update=viewed))
+        person.state = person.viewed
 
     def write(self) -> ReportParts:
         """Write the loans and their changes."""

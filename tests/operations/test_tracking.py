@@ -155,6 +155,8 @@ def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered
     run_id = lender.dies(LoanTracking, asked(lender), "report")
     resumed = lender.track(run=run_id)
     assert resumed.changes
+    view = resumed.report["checks"]["loan_view"]
+    assert view["attempts"] == view["lookups"], "what the dead run viewed is not asked again"
     assert lender.track().changes == []
 
 
