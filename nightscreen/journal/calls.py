@@ -97,12 +97,6 @@ STALE_MICROS = 600 * MICROS
 A call that is never settled, because its process lost the database for a moment, then blocks
 nobody.
 """
-FREE_ANSWERS = 3
-"""Answers without a charge after which one more call may be under way while its price is open.
-
-A check whose answers are all free thus reaches a cap of 8 after 8 times the length of a call, and a
-cap of 200 after 18 times.
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -484,28 +478,10 @@ class _Turn:
         cap = caps.under_way(check)
         if cap is not None:
             room.slots = self._slots(check, cap)
-        open_slots = self._slots_of_open_cost(check)
-        if open_slots is not None and (room.slots is None or open_slots < room.slots):
-            room.slots, room.full = open_slots, ReservationStatus.LATER
-        return room
-
-    def _slots_of_open_cost(self, check: str) -> int | None:
-        """Return how many calls may be added while what they cost is open; None if it is not.
-
-        While a cost is disputed there is one call at a time, over all processes. Until a price was
-        charged there is one in the run, and one more for every few answers without a charge: the
-        more of them came, the fewer of the calls under way will be charged.
-        """
-        under_way = [each for each in self._under_way if each.name == check]
         if check in self._disputed:
-            return max(0, 1 - sum(int(each.number) for each in under_way))
-        if check not in self._limits or check in self._confirmed:
-            return None
-        own = sum(int(each.number) for each in under_way if each.value == self._run_id)
-        enough = FREE_ANSWERS * (own + len(self._request.asks) + self._request.number)
-        values = {"run_id": self._run_id, "check": check, "began": self._began_at, "enough": enough}
-        answered = self._connection.execute(_ANSWERED, values).scalar_one()
-        return max(0, 1 + int(answered) // FREE_ANSWERS - own)
+            alone = 1 - sum(each.number for each in self._under_way if each.name == check)
+            room.slots = max(0, alone if room.slots is None else min(room.slots, alone))
+        return room
 
     def _slots(self, check: str, cap: int) -> int:
         """Set this process's part of a shared cap; return how many calls it may add to its own.
@@ -546,7 +522,7 @@ class _Turn:
         if room.slots is not None:
             number = min(number, max(0, room.slots - len(request.asks)))
         if number < request.number:
-            claim.refused = room.full
+            claim.refused = ReservationStatus.BUSY
         found, picked = [], []
         if number:
             found = lookups.next_in_rank(self._connection, run, check, number, only=request.only)
@@ -615,8 +591,7 @@ class _Turn:
         found = [*(each for each, _ in claim.taken), *claim.ended]
         self.changed = [(each.lookup_id, each.state, each.attempts) for each in found]
         lookups.change(self._connection, self.changed, self._me, owner=lookups.NOBODY)
-        full = {ReservationStatus.BUSY, ReservationStatus.LATER}
-        if len(found) < self._request.number and claim.refused not in full:
+        if len(found) < self._request.number and claim.refused is not ReservationStatus.BUSY:
             claim.left = lookups.left_of(self._connection, run, self._request.check)
 
 
@@ -676,18 +651,6 @@ checks with a disputed cost; the caps that processes share; the stops of the run
 _LAST_CALL = select(func.max(calls.c.call_id))
 
 
-_ANSWERED = select(func.count()).select_from(
-    select(calls.c.call_id)
-    .where(
-        calls.c.run_id == bindparam("run_id"),
-        calls.c.check == bindparam("check"),
-        calls.c.state.in_([each.value for each in KEPT_STATES]),
-        calls.c.settled_at >= bindparam("began"),
-    )
-    .limit(bindparam("enough"))
-    .subquery()
-)
-"""How many calls of a run's check were answered since an instant; at most as many as matter."""
 _TAKEN = union_all(
     select(calls.c.subject, null()).where(
         calls.c.subject.in_(bindparam("subjects", expanding=True)),

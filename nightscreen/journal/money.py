@@ -106,7 +106,6 @@ class Room:
         risk_micro: what calls under way with an unconfirmed price may cost beyond their
             reservation.
         slots: calls that may be added to those under way, None if not limited.
-        full: the refusal of calls beyond these slots.
     """
 
     micro: int | None
@@ -114,7 +113,6 @@ class Room:
     limit_micro: int | None = None
     risk_micro: int = 0
     slots: int | None = None
-    full: ReservationStatus = ReservationStatus.BUSY
 
     def refusal(self, worst_micro: int) -> ReservationStatus | None:
         """Return why one more call does not fit, or None.
@@ -125,7 +123,7 @@ class Room:
         """
         if self.calls is not None and self.calls < 1:
             return ReservationStatus.QUOTA
-        busy = self.full if self.slots is not None and self.slots < 1 else None
+        busy = ReservationStatus.BUSY if self.slots is not None and self.slots < 1 else None
         if self.micro is None:
             return busy
         if self.micro < worst_micro:

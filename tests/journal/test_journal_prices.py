@@ -67,29 +67,6 @@ def test_near_the_cap_unconfirmed_calls_go_one_at_a_time(journal: Journal) -> No
         settle(journal, pairs[0], 0)
 
 
-def test_without_a_cap_one_call_of_a_run_goes_until_a_price_was_charged(place: Place) -> None:
-    """In whatever process of the run; other runs and checks whose price was charged do not wait."""
-    one, worker = place.open(), place.open()
-    caps, later = Caps(price_limits=LIMITS), ReservationStatus.LATER
-    first, second = reserve(one, 1, 2, caps=caps)
-    assert kinds([first, second]) == [ReservationStatus.GRANTED, later]
-    assert kinds(reserve(worker, 3, caps=caps)) == [later]
-    assert kinds(reserve(worker, 4, caps=caps, run="run-2")) == [ReservationStatus.GRANTED]
-    settle(one, first, PRICE)
-    assert kinds(reserve(worker, 5, 6, 7, caps=caps)) == [ReservationStatus.GRANTED] * 3
-
-
-def test_free_answers_let_more_calls_go(journal: Journal) -> None:
-    """A check that is never charged does not make a whole night one call after the other."""
-    caps, sizes = Caps(price_limits=LIMITS), []
-    for number in range(0, 200, 20):
-        pairs = granted(reserve(journal, *range(number, number + 20), caps=caps))
-        sizes.append(len(pairs))
-        for pair in pairs:
-            settle(journal, pair, 0)
-    assert sizes == [1, 1, 1, 2, 2, 3, 4, 5, 7, 9]
-
-
 def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> None:
     """Whatever shares a cap waits, for the living alone; what does not goes on.
 

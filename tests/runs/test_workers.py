@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -170,10 +169,9 @@ def test_a_worker_that_leaves_gives_back_what_it_has_claimed(
     assert worker is not None
     assert priced.lookups is not None
     wish = ClaimRequest("karma", number=3)
-    caps = replace(
-        worker.run.caps, price_limits=()
-    )  # more than one call before a price was charged
-    claimed = worker.run.journal.calls.claim(priced.run_id, "portfolio", wish, caps, since=0)
+    claimed = worker.run.journal.calls.claim(
+        priced.run_id, "portfolio", wish, worker.run.caps, since=0
+    )
     assert len(claimed.taken) == 3
     end(worker)
     assert worker.writer.broken is None
