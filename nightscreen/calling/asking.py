@@ -128,7 +128,14 @@ class Asking(Caller):
                 break
             await lane.ask()
         if run.caps.in_flight:
-            await self.writer.run(partial(run.journal.askers.leave_cap, check))
+            await asyncio.to_thread(self._leave_cap, check)
+
+    def _leave_cap(self, check: str) -> None:
+        """Leave this check's cap of calls in flight to the other processes."""
+        caps, lanes = self.run.settings.max_in_flight, self.lanes
+        left = {name: caps[name] for name, lane in lanes.items() if lane.is_asking}
+        left.pop(check, None)
+        self.run.journal.askers.join(self.run.run_id, left)
 
     def _open_stage(self, check: str, stages: Stages) -> bool:
         """Queue or spare lookups that waited for others to end; return whether any was queued."""

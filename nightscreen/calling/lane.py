@@ -1,9 +1,9 @@
 """A lane: the calls of one check, or one family of operations, that this process makes.
 
-It keeps as many calls in flight as its cap allows, or its part of a shared cap, which each claim
-returns. It sends calls that are due for a retry, API calls that were passed to it, and lookups that
-it claims from the run's table, a block ahead. A call waiting to be repeated holds no slot. A lane
-outlives its callers, so a task that is cancelled or re-entered never abandons or repeats a call.
+It keeps as many calls in flight as its cap allows. It sends calls that are due for a retry, API
+calls that were passed to it, and lookups that it claims from the run's table, a block ahead unless
+other processes share the cap. A call waiting to be repeated holds no slot. A lane outlives its
+callers, so a task that is cancelled or re-entered never abandons or repeats a call.
 """
 
 from __future__ import annotations
@@ -47,7 +47,6 @@ the price or release money, unless a call of this process settles first."""
 _POLL_OWN_CALLS_S = 0.5
 """The same if this process has calls under way, which will soon release money or room. Also the
 wait before checking whether other processes have ended or released their claimed lookups."""
-_PART_S = 0.5  # how soon a process that shares a cap learns that others have come
 _LEAST_WAIT_S = 0.001
 _LOW = 4
 """A block is reserved when fewer calls are ready than this part of the cap: a quarter of a cap of
@@ -108,9 +107,6 @@ class Lane:
     _claims: bool = field(default=False, init=False)
     _more: bool = field(default=False, init=False)
     _only: int | None = field(default=None, init=False)  # claim only this one; None: next in rank
-    # its part of a shared cap; None if the cap is not shared, or nothing was claimed yet
-    _part: int | None = field(default=None, init=False)
-    _claimed_at: float = field(default=0.0, init=False)  # instant (loop's clock) of the last claim
     # instants (loop's clock) of the last refusal, and before which nothing is claimed
     _refused_at: float = field(default=0.0, init=False)
     _claim_from: float = field(default=0.0, init=False)
@@ -300,8 +296,7 @@ class Lane:
         asks = [task.ask(self._highest()) for task in block]
         stopped = frozenset(self.stops.checks)
         check = block[0].check if block else self.check
-        in_use = 0 if self._part is None else max(self._part, self._progress.in_flight)
-        request = ClaimRequest(check, asks, to_claim, self._only, left_micro, stopped, in_use)
+        request = ClaimRequest(check, asks, to_claim, self._only, left_micro, stopped)
         taken: list[tuple[LookupTask, Reservation]] = []
         try:
             claim = await self.writer.claim(request)
@@ -314,7 +309,6 @@ class Lane:
             return True
         finally:
             self.wallet.unbind(worst, len(block) + to_claim)
-        self._part, self._claimed_at = claim.part, self._now()
         for task, grant in [*zip(block, claim.granted, strict=True), *taken]:
             self._open[task.key] = task
             self._take(task, grant, asked_at)
@@ -325,16 +319,21 @@ class Lane:
     def _wanted(self) -> int:
         """Return how many calls to reserve now.
 
-        A block is reserved ahead, so that no call waits for the disk.
+        A block is reserved ahead, so that no call waits for the disk. If other processes share the
+        cap, only calls that can be sent at once are reserved, since the others could not use them.
         """
-        if self._is_disputed:
-            return 1 - self._intents
-        return max(1, self._cap() - len(self._ready)) if self._runs_low() else 0
+        limit = self._limit()
+        if self._shares_cap or self._is_disputed:
+            return limit - self._intents
+        return limit - len(self._ready) if self._runs_low() else 0
+
+    @property
+    def _shares_cap(self) -> bool:
+        return self.writer.caps.under_way(self.check) is not None
 
     def _runs_low(self) -> bool:
-        """Return whether few reserved calls are left, or its part of a shared cap may be old."""
-        is_old = self._part is not None and self._now() >= self._claimed_at + _PART_S
-        return is_old or len(self._ready) < max(1, self._cap() // _LOW)
+        """Return whether few reserved calls are left."""
+        return not self._shares_cap and len(self._ready) < max(1, self._limit() // _LOW)
 
     def _due(self, size: int) -> list[LookupTask]:
         """Take calls of one operation that are due; end those whose consent has ended.
@@ -430,10 +429,6 @@ class Lane:
         return self.stops.resume_at(at) is not None
 
     def _limit(self) -> int:
-        """Return how many calls may be in flight in this process."""
-        return self._cap() if self._part is None else min(self._cap(), self._part)
-
-    def _cap(self) -> int:
         """Return how many calls may be in flight; one if the next decides whether to continue."""
         stops = self.stops
         is_silent = stops.silence.opened_at is not None or stops.probes_service

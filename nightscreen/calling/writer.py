@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from nightscreen.schemas.calls import DisputedCosts
 from nightscreen.schemas.errors import JournalError, NightscreenError
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 GROUP_EVERY_S = 0.01
 """The least time between the starts of two groups; no call waits for it."""
 
-T = TypeVar("T")
 Change = tuple[int, "LookupStatus", int]
 """A claimed lookup's number, its new status, and the attempts made."""
 
@@ -79,15 +78,7 @@ class Writer:
         claim = partial(
             self._store.claim, self._run_id, self._purpose, request, self.caps, since=self._since
         )
-        return await self.run(claim)
-
-    async def run(self, work: Callable[[], T]) -> T:
-        """Do work on the journal in the thread that writes.
-
-        Raises:
-            JournalError: the journal cannot be written.
-        """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, claim)
 
     def settle(
         self, outcome: CallResult | None, change: Change | None, then: Callable[[], None]
@@ -124,7 +115,7 @@ class Writer:
             [change for _, change in group if change is not None],
         )
         try:
-            disputed = await self.run(settle)
+            disputed = await asyncio.get_running_loop().run_in_executor(self._thread, settle)
             self.disputed = disputed or self.disputed
         except Exception as error:  # noqa: BLE001 - every caller gets it from the lane, which stops
             self.breaks(error)

@@ -7,7 +7,6 @@ worst cost are one transaction; so is a group of outcomes with its answers and t
 
 from __future__ import annotations
 
-import json
 import math
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from sqlalchemy import (
     exists,
     func,
     insert,
-    literal_column,
     null,
     or_,
     select,
@@ -49,11 +47,9 @@ from nightscreen.journal.schema import (
     TOMBSTONE,
     UNSETTLED,
     answers,
-    askers,
     calls,
     disputes,
     prices,
-    run_stops,
 )
 from nightscreen.journal.storage import Part, with_retries
 from nightscreen.schemas.calls import (
@@ -75,7 +71,7 @@ from nightscreen.schemas.money import RECENT_MICROS, SeenPrice, max_cost
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from sqlalchemy import ColumnElement, Connection, Row
+    from sqlalchemy import Connection
 
     from nightscreen.files.sealing import Sealer
     from nightscreen.journal.lookups import ClaimedLookup, Left, LookupRun
@@ -109,8 +105,6 @@ class ClaimRequest:
         only: take only this lookup, by its number, such as the one reserved for the end.
         wallet_micro: what is left in the wallet; None if unknown.
         stopped: checks that are no longer asked, so that no money is reserved for them.
-        in_use: most calls that this process may have under way, under a shared cap, until it knows
-            the result.
     """
 
     check: str
@@ -119,7 +113,6 @@ class ClaimRequest:
     only: int | None = None
     wallet_micro: int | None = None
     stopped: frozenset[str] = frozenset()
-    in_use: int = 0
 
 
 @dataclass(slots=True)
@@ -134,7 +127,6 @@ class Claim:
         refused: why there are not more; None if no more wait.
         left: the lookups that have not ended; None if the request was granted in full.
         stops: stops of the run and its checks, by scope.
-        part: most calls that this process may have under way from now on; None if it shares no cap.
     """
 
     granted: list[Reservation] = field(default_factory=list)
@@ -143,7 +135,6 @@ class Claim:
     refused: ReservationStatus | None = None
     left: Left | None = None
     stops: dict[str, str] = field(default_factory=dict)
-    part: int | None = None
 
 
 class Calls(Part):
@@ -163,9 +154,9 @@ class Calls(Part):
         journal if that is higher: a price that rose in another process counts at once. Until a
         price was charged since this process first asked for the run, all calls under way must fit
         under the caps at the highest believed price; if they do not, there is one at a time, over
-        all processes. Each process gets its part of a shared cap on calls under way, and reserves
-        at most a whole cap ahead. If a cap on money binds, no lookup is claimed beyond the rank
-        that the money reaches over all checks of the run.
+        all processes. Each process gets its part of a shared cap on calls under way. If a cap on
+        money binds, no lookup is claimed beyond the rank that the money reaches over all checks of
+        the run.
 
         Args:
             run_id: the run that asks.
@@ -379,19 +370,16 @@ class _Turn:
         self._limits = dict(self._caps.price_limits)
         self._scopes = scopes_of(self._run_id, self._request.check, self._now)
         self._run = lookups.find_run(connection, self._run_id)
+        after = {"after": self._now - STALE_MICROS}
+        self._under_way = connection.execute(_UNDER_WAY, after).all()
         self._next_id = (connection.execute(_LAST_CALL).scalar() or 0) + 1
-        facts: defaultdict[str, list[Row[Any]]] = defaultdict(list)
-        values = {"after": self._now - STALE_MICROS, "run_id": self._run_id}
-        for row in connection.execute(_FACTS, values):
-            facts[row.fact].append(row)
-        self._under_way, seen = facts["under way"], facts["price"]
-        self._prices = {row.name: SeenPrice(row.number, row.micro, row.seen_at) for row in seen}
-        self._confirmed = {row.name for row in seen if row.charged_at >= self._began_at}
-        self._disputed = {row.name for row in facts["disputed"]}
-        self._sharing: dict[str, dict[str, tuple[int, int]]] = {
-            row.holder: json.loads(row.value) for row in facts["shared"]
-        }
-        self.claim = Claim(stops={row.name: row.value for row in facts["stop"]})
+        seen = connection.execute(select(prices)).all()
+        self._prices = {row.check: SeenPrice(*row[1:4]) for row in seen}
+        self._confirmed = {row.check for row in seen if row.charged_at >= self._began_at}
+        self._disputed = set(connection.execute(_DISPUTED).scalars())
+        self._sharing = lookups.caps_of_all(connection) if self._caps.in_flight else {}
+        stops = {} if self._run is None else lookups.stops_of(connection, self._run_id)
+        self.claim = Claim(stops=stops)
         self.granted: list[tuple[ReserveRequest | ClaimedLookup, Reservation]] = []
         self.changed: list[tuple[int, LookupStatus, int]] = []
 
@@ -471,43 +459,34 @@ class _Turn:
                 room.limit_micro = self._limits.get(check)
             everywhere = caps.day_micro is not None or caps.month_micro is not None
             room.risk_micro = sum(
-                max(0, self._limits.get(each.name, 0) * each.number - each.micro)
+                max(0, self._limits.get(each.check, 0) * each.number - each.micro)
                 for each in self._under_way
-                if each.name not in self._confirmed and (everywhere or each.value == self._run_id)
+                if each.check not in self._confirmed and (everywhere or each.run_id == self._run_id)
             )
         cap = caps.under_way(check)
         if cap is not None:
-            room.slots = self._slots(check, cap)
+            room.slots = self._part(check, cap)
         if check in self._disputed:
-            alone = 1 - sum(each.number for each in self._under_way if each.name == check)
+            alone = 1 - sum(each.number for each in self._under_way if each.check == check)
             room.slots = max(0, alone if room.slots is None else min(room.slots, alone))
         return room
 
-    def _slots(self, check: str, cap: int) -> int:
-        """Set this process's part of a shared cap; return how many calls it may add to its own.
+    def _part(self, check: str, cap: int) -> int:
+        """Return how many calls this process may add to those under way, under a shared cap.
 
-        Each sharing process gets the cap divided by their number, rounded up, as far as the others
-        leave it: none of them has more under way than its part, or than it has reserved. It may
-        reserve a whole cap ahead, unless there are fewer slots than processes. If their settings
+        Each sharing process gets the cap divided by their number, rounded up. If their settings
         differ, the lowest cap counts. Processes that do not share it are not counted.
         """
         family = family_of(check)
         members = FAMILIES.get(family, (family,))
-        others = {who: own[family] for who, own in self._sharing.items() if family in own}
-        _, known = others.pop(self._me, (cap, 0))
-        reserved: Counter[str] = Counter()
+        theirs = {who: own[family] for who, own in self._sharing.items() if family in own}
+        lowest, sharing = min([cap, *theirs.values()]), {self._me, *theirs}
+        under_way: Counter[str] = Counter()
         for each in self._under_way:
-            if each.name in members:
-                reserved[each.holder] += each.number
-        lowest = min([cap, *(theirs for theirs, _ in others.values())])
-        left = lowest - sum(min(part, reserved[who]) for who, (_, part) in others.items())
-        part = max(0, min(math.ceil(lowest / (1 + len(others))), left))
-        self.claim.part, in_use = part, max(part, self._request.in_use)
-        if in_use != known:
-            own = self._sharing.get(self._me, {}) | {family: (cap, in_use)}
-            lookups.share(self._connection, self._me, own)
-        most = 2 * lowest if part and len(others) < lowest else part
-        return max(0, most - reserved[self._me])
+            if each.check in members and each.holder in sharing:
+                under_way[each.holder] += each.number
+        fair = math.ceil(lowest / len(sharing)) - under_way[self._me]
+        return max(0, min(fair, lowest - under_way.total()))
 
     def _worst(self, check: str, known_micro: int) -> int:
         price, limit = self._prices.get(check), self._limits.get(check)
@@ -547,7 +526,7 @@ class _Turn:
         if run is None or not picked or not known or request.only is not None:
             return len(picked)
         claimed_micro = lookups.claimed_micro(connection, run)
-        under_way_micro = sum(each.micro for each in self._under_way if each.value == self._run_id)
+        under_way_micro = sum(each.micro for each in self._under_way if each.run_id == self._run_id)
         waits_micro = max(0, claimed_micro - under_way_micro)
         asked = [each for each in run.checks if each not in {*self.claim.stops, *request.stopped}]
         worst = {check: self._worst(check, 0) for check in asked}
@@ -591,7 +570,7 @@ class _Turn:
         found = [*(each for each, _ in claim.taken), *claim.ended]
         self.changed = [(each.lookup_id, each.state, each.attempts) for each in found]
         lookups.change(self._connection, self.changed, self._me, owner=lookups.NOBODY)
-        if len(found) < self._request.number and claim.refused is not ReservationStatus.BUSY:
+        if len(found) < self._request.number:
             claim.left = lookups.left_of(self._connection, run, self._request.check)
 
 
@@ -621,34 +600,20 @@ _IS_INTENT = calls.c.state == CallState.INTENT.value
 _CRASHED = and_(calls.c.state == CallState.IN_DOUBT.value, calls.c.trouble == CRASHED)
 _HOLDING = select(calls.c.holder).where(_IS_INTENT, UNSETTLED).distinct()
 _HOLDERS = union(_HOLDING, *lookups.CLAIMANTS)
-_NONE: ColumnElement[Any] = literal_column("''")
-_ZERO: ColumnElement[Any] = literal_column("0")
-_FACTS = union_all(
+_UNDER_WAY = (
     select(
-        literal_column("'under way'").label("fact"),
-        calls.c.check.label("name"),
-        calls.c.run_id.label("value"),
-        calls.c.holder.label("holder"),
+        calls.c.check,
+        calls.c.run_id,
+        calls.c.holder,
         func.count().label("number"),
         cast(func.sum(calls.c.reserved_micro), BigInteger).label("micro"),
-        _ZERO.label("seen_at"),
-        _ZERO.label("charged_at"),
     )
     .where(_IS_INTENT, UNSETTLED, calls.c.intent_at > bindparam("after"))
-    .group_by(calls.c.check, calls.c.run_id, calls.c.holder),
-    select(literal_column("'price'"), prices.c.check, _NONE, _NONE, *list(prices.c)[1:]),
-    select(literal_column("'disputed'"), calls.c.check, *(_NONE,) * 2, *(_ZERO,) * 4)
-    .where(IS_OPEN, calls.c.call_id == disputes.c.call_id)
-    .distinct(),
-    select(literal_column("'shared'"), _NONE, askers.c.caps, askers.c.holder, *(_ZERO,) * 4),
-    select(
-        literal_column("'stop'"), run_stops.c.scope, run_stops.c.reason, _NONE, *(_ZERO,) * 4
-    ).where(run_stops.c.run_id == bindparam("run_id")),
+    .group_by(calls.c.check, calls.c.run_id, calls.c.holder)
 )
-"""What a claim is judged by, in one statement, since others wait for their turn meanwhile: the
-number and the reservation of calls under way, by check, run and process; the prices seen; the
-checks with a disputed cost; the caps that processes share; the stops of the run."""
+"""The number and the reservation of calls under way, by check, run and process."""
 _LAST_CALL = select(func.max(calls.c.call_id))
+_DISPUTED = select(calls.c.check).where(IS_OPEN, calls.c.call_id == disputes.c.call_id).distinct()
 
 
 _TAKEN = union_all(

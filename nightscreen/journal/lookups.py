@@ -308,10 +308,12 @@ def release_dead_claims(connection: Connection, holders: Collection[str]) -> Non
     connection.execute(delete(askers).where(askers.c.holder.in_(holders)))
 
 
-def share(connection: Connection, holder: str, caps: Mapping[str, tuple[int, int]]) -> None:
-    """Save a process's shared caps, each with its part."""
-    mine = update(askers).where(askers.c.holder == holder)
-    connection.execute(mine.values(caps=json.dumps(caps)))
+def caps_of_all(connection: Connection) -> dict[str, dict[str, int]]:
+    """Return the caps that each process shares, by check or family of operations."""
+    found: dict[str, dict[str, int]] = {}
+    for row in connection.execute(select(askers.c.holder, askers.c.caps)):
+        found.setdefault(row.holder, {}).update(json.loads(row.caps))
+    return found
 
 
 # --- the table as a whole ---
@@ -532,25 +534,16 @@ class Askers(Part):
     """Reads and writes the processes that ask for runs, workers included.
 
     Each has a row while it asks, with the caps on calls under way that it shares, of which a claim
-    gives it an equal part, and its progress. Its part is the most calls that it may have under way.
-    Only the thread that claims changes its caps, so that none of its changes is lost.
+    gives it an equal part, and its progress.
     """
 
     @with_retries
     def join(self, run_id: str, caps: Mapping[str, int]) -> None:
         """Record that this process asks for a run, and which caps it shares."""
-        shared = json.dumps({name: (cap, 0) for name, cap in caps.items()})
+        shared = json.dumps(dict(caps))
         row = (run_id, self._holders.name, shared, "{}")
         with self._database.recording() as connection:
             insert_rows(connection, askers, [row], changed="caps = excluded.caps")
-
-    @with_retries
-    def leave_cap(self, check: str) -> None:
-        """Leave this process's part of one shared cap to the others."""
-        with self._database.recording() as connection:
-            mine = select(askers.c.caps).where(askers.c.holder == self._holders.name)
-            caps = json.loads(connection.execute(mine).scalar_one())
-            share(connection, self._holders.name, {k: v for k, v in caps.items() if k != check})
 
     def report(self, run_id: str, numbers: Mapping[str, Any]) -> None:
         """Save this process's progress."""

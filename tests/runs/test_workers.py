@@ -44,7 +44,7 @@ def world_under(folder: Path, **settings: Any) -> World:  # noqa: ANN401 - setti
     """Return a world in a folder of its own, whose answers take long enough to be shared."""
     folder.mkdir()
     world = World(folder, settings=settings)
-    world.sandbox.latency = Latency(Profile(kind="fixed", ms=40), 0)
+    world.sandbox.latency = Latency(Profile(kind="fixed", ms=10), 0)
     return world
 
 

@@ -47,15 +47,13 @@ class Shared(Unasked):
 
     @asynccontextmanager
     async def sharing(self, asking: Asking) -> AsyncIterator[None]:
-        """Open all workers, let them ask, and add up what they report."""
+        """Start workers, and add up what they report."""
         totals = Totals()
         loop = asyncio.get_running_loop()
         parameters = asking.run.parameters
         assert isinstance(parameters, ScreenBatch)
         for number in range(1, parameters.workers + 1):
-            await self._open(asking, number)
-        for number, worker in self.workers.items():
-            self.tasks[number] = loop.create_task(self._work(worker, number))
+            self.tasks[number] = loop.create_task(self._work(asking, number))
         looking = loop.create_task(self._look(asking, totals))
         try:
             yield
@@ -73,7 +71,7 @@ class Shared(Unasked):
             await totals.look(asking)
             await asyncio.sleep(LOOK_S)
 
-    async def _open(self, asking: Asking, number: int) -> None:
+    async def _work(self, asking: Asking, number: int) -> None:
         run = asking.run
         worker = await asyncio.to_thread(
             open_worker,
@@ -87,8 +85,6 @@ class Shared(Unasked):
         self.workers[number] = worker
         if self._on_open is not None:
             self._on_open(self, number)
-
-    async def _work(self, worker: Asking, number: int) -> None:
         looking = asyncio.get_running_loop().create_task(_heed(worker))
         try:
             async with asyncio.TaskGroup() as group:
