@@ -501,8 +501,8 @@ class Stops:
     def probes_service(self) -> bool:
         """Return whether no answer came since the run resumed after an outage.
 
-        One call at a time finds out whether it is over, and one more without an answer stops again:
-        each may be charged, and a lost call of some flows cannot be repeated.
+        One call of each check at a time finds out whether it is over; if none of them is answered,
+        the run stops again: each may be charged, and a lost call of some flows cannot be repeated.
         """
         return self._outage_at == self.answered
 
@@ -668,7 +668,8 @@ class Stops:
         self.silence.record_wait(check, f"the service ({trouble})", at=at, now=now)
         if verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}:
             self.silence.record_no_response(at)
-            if self.probes_service:
+            waits = any(each.in_flight for each in self.progress.values())
+            if self.probes_service and not waits:  # another check may still be answered
                 self.stop(StopReason.OUTAGE)
         else:
             self.silence.stop_probing()

@@ -316,6 +316,19 @@ def test_one_call_shows_whether_an_outage_is_over() -> None:
     assert made.reason is None
 
 
+def test_a_check_that_stays_out_does_not_stop_those_that_are_back() -> None:
+    """Its call may fail at once, while that of another check is still to be answered."""
+    made = stops()
+    made.stop(StopReason.OUTAGE)
+    made.go_on()
+    made.progress["ecosystem"].in_flight = 1
+    back(made, lost())
+    assert made.reason is None
+    made.progress["ecosystem"].in_flight = 0
+    back(made, lost())
+    assert made.reason == StopReason.OUTAGE
+
+
 def test_a_quota_comes_back_with_its_day() -> None:
     """The check alone goes on; before the instant it stays stopped."""
     made = stops()
