@@ -455,8 +455,8 @@ def _answered(
         context.record("refused", page=page_of(context.request.scope), needs=error.needs)
         said = who_may(error.needs) if error.needs in _DOING else str(error)
         refused = DeskError(403, said)
-    except JournalBusyError:
-        refused = DeskError(503, BUSY)
+    except JournalBusyError:  # the page might write too, and wait once more
+        refused, on = DeskError(503, BUSY), None
     except NightscreenError as error:
         said = _OF_COMMANDS.sub("", str(error))
         refused = DeskError(400, said[:1].upper() + said[1:])

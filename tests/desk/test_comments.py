@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from nightscreen.desk.customer import LARGEST_ATTACHMENT
@@ -15,9 +16,13 @@ from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.schemas.cases import CaseAttachment, CaseComment
+from nightscreen.schemas.errors import JournalBusyError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import httpx
+    import pytest
 
     from tests.desk.office import Browser, Office
 
@@ -111,3 +116,25 @@ def test_comments_go_with_the_customer_who_is_shown_them(bank: Office) -> None:
     assert [each["text"] for each in document["comments"]] == ["The letter."]
     Erasures(journal).erase(ErasedPseudonyms(customers=[people[0].pseudonym]))
     assert kept(bank) == (1, 0)
+
+
+def test_comment_waits_once_for_a_busy_journal(
+    bank: Office, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The customer's page, which records who looks, is not shown again: it would wait, too."""
+    ada = bank.browser("analyst", name="Ada")
+    ada.get(AT)
+    waits: list[object] = []
+
+    @contextmanager
+    def locked(*given: object, **_: object) -> Iterator[None]:
+        waits.append(given)
+        raise JournalBusyError("locked by another process")
+        yield
+
+    for name in ("writing", "recording"):
+        monkeypatch.setattr(bank.journal.database, name, locked)
+    answer = comment(ada, "Called; she brings a letter.")
+    assert answer.status_code == 503
+    assert "The journal is busy, and nothing was saved." in answer.text
+    assert len(waits) == 1
