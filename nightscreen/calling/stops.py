@@ -668,8 +668,8 @@ class Stops:
         self.silence.record_wait(check, f"the service ({trouble})", at=at, now=now)
         if verdict in {ChargeStatus.NOT_SENT, ChargeStatus.IN_DOUBT}:
             self.silence.record_no_response(at)
-            waits = any(each.in_flight for each in self.progress.values())
-            if self.probes_service and not waits:  # another check may still be answered
+            # the call of another check may still be answered
+            if self.probes_service and not any(each.in_flight for each in self.progress.values()):
                 self.stop(StopReason.OUTAGE)
         else:
             self.silence.stop_probing()

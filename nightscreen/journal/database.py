@@ -293,9 +293,9 @@ class Database:
                 f"the journal {where} cannot be reached: {reason}; see that its database runs, or "
                 "correct NIGHTSCREEN_JOURNAL_URL, then run again"
             )
-        free = None if self.file is None else free_bytes(self.file.parent)
-        room = "" if free is None else f": {free / 1e6:,.1f} MB are free there"
         if word in _FULL or word == _FAILED:
+            free = None if self.file is None else free_bytes(self.file.parent)
+            room = "" if free is None else f": {free / 1e6:,.1f} MB are free there"
             state, remedy = "is full", "free some space, then run again: nothing is lost"
             if word == _FAILED:
                 state = f"may be full, or faulty ({reason})"

@@ -176,8 +176,10 @@ class PersonRun(ABC, Generic[P, T]):
         identify = partial(cls.identify, settings=settings)
         at_once = settings.model_copy(update={"outage_give_up": timedelta()})  # somebody waits
         with ExitStack() as opened:
-            ready = prepare_api_run(parameters, at_once, opened, flow=cls.flow, identify=identify)
-        return ready[2]
+            _, _, complete, _, _ = prepare_api_run(
+                parameters, at_once, opened, flow=cls.flow, identify=identify
+            )
+        return complete
 
     @classmethod
     def open(cls, parameters: P, settings: Settings, *, clock: Clock = system_clock) -> Self:

@@ -166,9 +166,9 @@ class Pull(PersonRun[PullTransactions, PulledCustomer]):
             InputError: a named grant is not live.
         """
         due = self.store.pulls.of_run(self.run.run_id)
-        earlier = self.run.journal.runs.find(self.run.run_id)
-        has_ended = earlier is not None and earlier.report is not None
-        if not due and not has_ended:  # new, or its process died before it saved them
+        own = self.run.journal.runs.find(self.run.run_id)
+        # a new run, or one whose process died before it saved them
+        if not due and (own is None or own.report is None):
             due = [
                 Pulled(
                     key=f"{self.run.run_id} {grant.customer.hex()}",
