@@ -9,7 +9,7 @@ from pathlib import Path
 
 import openpyxl
 import pytest
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Route, ViewportSize, expect
 
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit
@@ -168,10 +168,16 @@ def _bring_a_file(desk: Desk, analyst: Page) -> str:
 def _approve_less(desk: Desk, approver: Page, run: str) -> None:
     """Approve under a lower cap, which the button follows; the run goes on and ends."""
     approver.goto(f"{desk.origin}/")
+    scripts: list[Route] = []
+    # the script arrives after the amount has been typed
+    approver.route("**/desk.js", lambda route: scripts.append(route))  # noqa: PLW0108 - needs a function
     approver.get_by_role("link", name="Open").click()
     waiting = approver.get_by_role("region", name=run)
     expect(waiting).to_contain_text("asked by Ada")
     waiting.get_by_label("Most to spend").fill("400")
+    for script in scripts:
+        script.continue_()
+    approver.unroute("**/desk.js")
     expect(waiting.get_by_role("button", name="Spend up to ₦400", exact=True)).to_be_visible()
     waiting.get_by_label("Note").fill("half of it for now")
     waiting.get_by_role("button", name="Spend up to ₦400").click()

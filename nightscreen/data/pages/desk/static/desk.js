@@ -11,10 +11,10 @@ document.addEventListener("click", (event) => {
     document.getElementById("said").textContent = "Copied.";
   });
 });
-document.addEventListener("input", (event) => {
-  const button = event.target.form && event.target.form.querySelector("[data-most]");
-  if (event.target.name !== "max_spend" || !button) return;
-  const typed = event.target.value.replace(/[,₦\s]/g, "");
+function nameTheAmount(field) {
+  const button = field.form && field.form.querySelector("[data-most]");
+  if (field.name !== "max_spend" || !button) return;
+  const typed = field.value.replace(/[,₦\s]/g, "");
   const most = Number(button.dataset.most);
   const naira = typed === "" ? most : Number(typed);
   button.disabled = !(naira > 0 && naira <= most);
@@ -22,7 +22,10 @@ document.addEventListener("input", (event) => {
   const kobo = Number.isInteger(naira) ? 0 : 2;
   button.textContent = "Spend up to ₦" +
     naira.toLocaleString("en-NG", {minimumFractionDigits: kobo, maximumFractionDigits: kobo});
-});
+}
+document.addEventListener("input", (event) => nameTheAmount(event.target));
+// An amount may have been typed before this script was loaded, or kept by the browser.
+for (const field of document.querySelectorAll("input[name=max_spend]")) nameTheAmount(field);
 for (const facets of document.querySelectorAll("details.facets")) {
   if (window.matchMedia("(max-width: 56rem)").matches) facets.open = false;
 }
