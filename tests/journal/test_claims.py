@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -113,28 +112,24 @@ def settle(
 # --- the table ---
 
 
-def test_runs_do_not_see_each_other_s_lookups(place: Place) -> None:
-    """Each has its own numbers; what one clears is its own."""
-    nightly, analyst = place.open(), place.open()
+def test_lookups_are_of_one_run_and_go_with_it(place: Place) -> None:
+    """Each has its own numbers and clears its own.
+
+    Whoever begins the next run removes those of killed runs, and leaves those of the living.
+    """
+    nightly, analyst, killed = place.open(), place.open(), place.open()
     mine = fill(nightly, ["karma"] * 3)
     theirs = fill(analyst, ["karma"] * 3, run="run-2", first=100)
+    fill(killed, ["karma"] * 30, run="run-3", first=200)
     assert taken(claim(analyst, "karma", 9, run="run-2"), theirs) == [0, 1, 2]
     nightly.lookups.clear("run-1")
-    assert states(analyst, theirs) == [CLAIMED] * 3
     assert states(nightly, mine) == []
-    assert nightly.lookups.find("run-1") is None
-
-
-def test_lookups_of_killed_runs_are_swept_and_those_of_the_living_are_not(place: Place) -> None:
-    """Whoever begins the next run removes them; nothing of them is left in the file."""
-    killed, living, next_ = place.open(), place.open(), place.open()
-    fill(killed, ["karma"] * 30)
-    fill(living, ["karma"] * 3, run="run-2", first=100)
     killed.close()
-    next_.lookups.sweep()
-    assert next_.lookups.find("run-1") is None
-    assert next_.lookups.find("run-2") is not None
-    with next_.database.engine.connect() as connection:
+    nightly.lookups.sweep()
+    assert states(analyst, theirs) == [CLAIMED] * 3
+    found = [nightly.lookups.find(run) is None for run in ("run-1", "run-2", "run-3")]
+    assert found == [True, False, True]
+    with nightly.database.engine.connect() as connection:
         assert connection.execute(select(func.count()).select_from(lookups)).scalar_one() == 3
 
 
@@ -181,13 +176,20 @@ def test_an_answer_newer_than_the_plan_is_used_and_a_call_of_another_is_waited_f
     assert taken(claimed, table) == [2, 3]
 
 
-def test_a_stopped_check_is_claimed_no_more(journal: Journal) -> None:
-    """Every process of the run hears why with its next claim."""
-    fill(journal, ["karma"] * 2)
-    journal.lookups.stop("run-1", "karma", "auth")
-    journal.lookups.stop("run-1", "karma", "outage")
-    claimed = claim(journal, "karma", 2)
-    assert (claimed.taken, claimed.stops) == ([], {"karma": "auth"})
+def test_a_stopped_check_is_claimed_no_more_and_keeps_no_money_from_others(
+    journal: Journal,
+) -> None:
+    """Every process hears why with its next claim; what comes after it in rank is asked."""
+    table = fill(journal, ["ecosystem", "karma"])
+    caps = Caps(run_micro=15 * MICROS)
+    assert claim(journal, "karma", 1, caps=caps).taken == []
+    journal.lookups.stop("run-1", "ecosystem", "auth")
+    journal.lookups.stop("run-1", "ecosystem", "outage")
+    claimed = claim(journal, "ecosystem", 1)
+    assert (claimed.taken, claimed.stops) == ([], {"ecosystem": "auth"})
+    wish = ClaimRequest("karma", number=1, stopped=frozenset({"ecosystem"}))
+    found = journal.calls.claim("run-1", "portfolio", wish, caps, since=1 << 60)
+    assert taken(found, table) == [1]
 
 
 # --- processes that die ---
@@ -218,89 +220,55 @@ def test_what_a_process_gives_back_begins_anew(journal: Journal) -> None:
 # --- money ---
 
 
-def test_a_stopped_check_keeps_no_money_from_others(journal: Journal) -> None:
-    """What comes after it in rank is asked with it."""
-    table = fill(journal, ["ecosystem", "karma"])
-    caps = Caps(run_micro=15 * MICROS)
-    assert claim(journal, "karma", 1, caps=caps).taken == []
-    wish = ClaimRequest("karma", number=1, stopped=frozenset({"ecosystem"}))
-    found = journal.calls.claim("run-1", "portfolio", wish, caps, since=1 << 60)
-    assert taken(found, table) == [1]
-
-
 def test_the_money_of_the_last_lookup_is_kept_for_it(journal: Journal) -> None:
-    """Nothing else is claimed with it; by its number it is claimed alone."""
+    """Nothing else is claimed with it, also not by name; by its number it is claimed alone."""
     table = fill(journal, ["karma", "ecosystem", "karma"])
     journal.lookups.set_closing_lookup(table, table.first_id + 1)
-    caps = Caps(run_micro=40 * MICROS)
-    karma = claim(journal, "karma", 9, caps=caps)
+    caps = Caps(run_micro=60 * MICROS)
+    karma = claim(journal, "karma", 1, caps=caps)
     assert taken(karma, table) == [0]
+    again = by_name(journal, "run-1", asks(7, 8), caps)
+    assert [each.kind for each in again] == [GRANTED, ReservationStatus.UNAFFORDABLE]
+    assert claim(journal, "karma", 1, caps=caps).taken == []
     assert claim(journal, "ecosystem", 9, caps=caps).taken == []
     settle(journal, karma, cost=10 * MICROS)
     assert taken(claim(journal, "ecosystem", 1, caps=caps, only=table.first_id + 1), table) == [1]
 
 
-def test_a_retry_leaves_the_money_of_the_last_lookup(journal: Journal) -> None:
-    """Also where a claim is of calls by name alone."""
-    table = fill(journal, ["karma", "ecosystem"])
-    journal.lookups.set_closing_lookup(table, table.first_id + 1)
-    again = asks(7, 8, check="karma")
-    caps = Caps(run_micro=again[0].worst_micro + WORST["ecosystem"])
-    claimed = journal.calls.claim(
-        "run-1", "portfolio", ClaimRequest("karma", again), caps, since=1 << 60
-    )
-    assert [each.kind for each in claimed.granted] == [GRANTED, ReservationStatus.UNAFFORDABLE]
+def test_an_erasure_waits_for_a_run_and_its_workers(place: Place) -> None:
+    """A worker may ask about the person until it notices that the run has ended.
 
-
-def test_an_erasure_waits_for_a_run_that_has_the_person(place: Place) -> None:
-    """And does not wait for one that was killed, whose lookups go with the person."""
-    nightly, officer = place.open(), place.open()
+    The lookups of a run that was killed go with the person.
+    """
+    nightly, worker, officer = place.open(), place.open(), place.open()
     begin_run(nightly, "run-1")
     fill(nightly, ["karma"])
     person = ErasedPseudonyms(subjects=(subject(1),))
     with pytest.raises(InputError, match="under way"):
         Erasures(officer).erase(person)
-    nightly.close()
-    Erasures(officer).erase(person)
-    assert officer.lookups.find("run-1") is None
-
-
-def test_an_erasure_waits_for_a_worker_that_outlives_its_run(place: Place) -> None:
-    """The worker may ask about the person again until it notices that the run has ended."""
-    nightly, worker, officer = place.open(), place.open(), place.open()
-    begin_run(nightly, "run-1")
-    fill(nightly, ["karma"])
     worker.askers.join("run-1", {"karma": 4})
     settle(worker, claim(worker, "karma", 1), state=CallState.NOT_SENT, cost=0, becomes=CLAIMED)
     nightly.close()
-    person = ErasedPseudonyms(subjects=(subject(1),))
     with pytest.raises(InputError, match="under way"):
         Erasures(officer).erase(person)
     worker.askers.leave("run-1", forget=False)
     Erasures(officer).erase(person)
+    assert officer.lookups.find("run-1") is None
 
 
 # --- a model, and random histories ---
 
 
-@dataclass(slots=True)
 class Model:
     """What the claim is to do, said as plainly as possible; money in micro-naira."""
 
-    checks: list[str]
-    cap: int
-    closer: int | None
-    states: list[LookupStatus] = field(default_factory=list)
-    holders: list[int | None] = field(default_factory=list)
-    attempts: list[int] = field(default_factory=list)
-    under_way: set[int] = field(default_factory=set)
-    spent: int = 0
-    doubts: int = 0
-
-    def __post_init__(self) -> None:
-        self.states = [WAITING] * len(self.checks)
-        self.holders = [None] * len(self.checks)
-        self.attempts = [0] * len(self.checks)
+    def __init__(self, checks: list[str], cap: int, closer: int | None) -> None:
+        self.checks, self.cap, self.closer = checks, cap, closer
+        self.states = [WAITING] * len(checks)
+        self.holders: list[int | None] = [None] * len(checks)
+        self.attempts = [0] * len(checks)
+        self.under_way: set[int] = set()
+        self.spent = self.doubts = 0
 
     def worst(self, place: int) -> int:
         """Return the most a lookup may cost."""
@@ -379,18 +347,11 @@ def test_random_histories_end_as_the_model_says(place: Place, seed: int) -> None
             number = rng.choice(sorted(held))
             owner, claimed, at = held.pop(number)
             kind = rng.choice(["paid", "free", "lost", "given back"])
-            cost = (
-                None
-                if kind == "lost"
-                else rng.randrange(model.worst(number))
-                if kind == "paid"
-                else 0
-            )
-            state, becomes = {
-                "paid": (CallState.ANSWERED, LookupStatus.PAID),
-                "free": (CallState.ANSWERED, LookupStatus.FREE),
-                "lost": (CallState.IN_DOUBT, LookupStatus.IN_DOUBT),
-                "given back": (CallState.NOT_SENT, WAITING),
+            state, becomes, cost = {
+                "paid": (CallState.ANSWERED, LookupStatus.PAID, rng.randrange(model.worst(number))),
+                "free": (CallState.ANSWERED, LookupStatus.FREE, 0),
+                "lost": (CallState.IN_DOUBT, LookupStatus.IN_DOUBT, None),
+                "given back": (CallState.NOT_SENT, WAITING, 0),
             }[kind]
             settle(processes[owner], claimed, at, state, cost=cost or 0, becomes=becomes)
             model.settle(number, cost=cost, becomes=becomes)
@@ -535,33 +496,38 @@ def test_counters_are_written_last_and_in_one_order(journal: Journal) -> None:
     assert settled[-1] == claimed[-1]
 
 
-@dataclass(slots=True)
-class Interrupted:
-    """A run of three lookups, the first of which is claimed; claiming or settling is cut off."""
+def interrupted(
+    journal: Journal, number: int, *, settles: bool
+) -> tuple[LookupRun, Callable[[], None]]:
+    """Claim the first of three lookups; return them, and what settles it or claims the rest."""
+    run = f"run-{number}"
+    table = fill(journal, ["karma"] * 3, run=run, first=100 * number)
+    claimed = claim(journal, "karma", 1, run=run)
 
-    journal: Journal
-    number: int
-    settles: bool
-    table: LookupRun = field(init=False)
-    claimed: Claim = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.table = fill(self.journal, ["karma"] * 3, run=self.run, first=100 * self.number)
-        self.claimed = claim(self.journal, "karma", 1, run=self.run)
-
-    @property
-    def run(self) -> str:
-        return f"run-{self.number}"
-
-    def do(self) -> None:
-        """Settle the first lookup or claim the others, which counts once."""
-        if self.settles:
-            settle(self.journal, self.claimed, cost=7, run=self.run)
-            assert self.journal.money.of_run(self.run).spent_micro == 7
+    def go_on() -> None:
+        """Write once, which counts once."""
+        if settles:
+            settle(journal, claimed, cost=7, run=run)
+            assert journal.money.of_run(run).spent_micro == 7
         else:
-            assert taken(claim(self.journal, "karma", 2, run=self.run), self.table) == [1, 2]
-            reserved = self.journal.money.of_run(self.run).reserved_micro
-            assert reserved == 3 * WORST["karma"]
+            assert taken(claim(journal, "karma", 2, run=run), table) == [1, 2]
+            assert journal.money.of_run(run).reserved_micro == 3 * WORST["karma"]
+
+    return table, go_on
+
+
+LOCKED_OUT = "count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND"
+DEADLOCKS = "deadlocks FROM pg_stat_database WHERE"
+
+
+def until(url: str, counted: str, least: int) -> None:
+    """Wait until PostgreSQL counts so many of something in the database."""
+    query = text(f"SELECT {counted} datname = current_database()")
+    give_up_at = time.monotonic() + 30
+    with create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
+        while (connection.execute(query).scalar() or 0) < least:
+            assert time.monotonic() < give_up_at
+            time.sleep(0.02)
 
 
 @pytest.mark.postgres
@@ -571,38 +537,41 @@ def test_what_a_deadlock_ends_is_done_again(server_place: Place) -> None:
     journal.database.give_up_s = 60
     lock = text("UPDATE spend SET calls = calls WHERE scope LIKE :scope")
     for number, settles in enumerate((False, True), start=1):
-        interrupted = Interrupted(journal, number, settles)
+        _, go_on = interrupted(journal, number, settles=settles)
         with create_engine(server_place.url).connect() as other, ThreadPoolExecutor(1) as pool:
             other.execute(text("SET deadlock_timeout = '60s'"))  # it is ours that is ended
             other.execute(lock, {"scope": "month:%"})
-            work = pool.submit(interrupted.do)
-            _until_it_waits(server_place.url)
+            work = pool.submit(go_on)
+            until(server_place.url, LOCKED_OUT, 1)
             other.execute(lock, {"scope": "day:%:karma"})
             other.commit()
             work.result(timeout=30)
-            _until_deadlocks(server_place.url, number)
+            until(server_place.url, DEADLOCKS, number)
 
 
-def _until_it_waits(url: str) -> None:
-    query = text(
-        "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' "
-        "AND datname = current_database()"
-    )
-    with create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
-        _until(lambda: bool(connection.execute(query).scalar()))
+@contextmanager
+def one_commit_unheard_of(
+    monkeypatch: pytest.MonkeyPatch, before: Callable[[Connection], object] = lambda _: None
+) -> Iterator[None]:
+    """Let nobody hear whether one commit was carried out; something may happen before it."""
+    recording, cut = Database.recording, list[bool]()
 
+    @contextmanager
+    def cuts(
+        database: Database, turn: Turn | None = None, *, first: Callable[..., None] | None = None
+    ) -> Iterator[Connection]:
+        with recording(database, turn, first=first) as connection:
+            yield connection
+            if cut:
+                return
+            cut.append(True)
+            before(connection)
+        raise JournalUnreachableError("the commit was not heard of")
 
-def _until_deadlocks(url: str, number: int) -> None:
-    query = text("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()")
-    with create_engine(url, isolation_level="AUTOCOMMIT").connect() as connection:
-        _until(lambda: int(connection.execute(query).scalar() or 0) >= number)
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    give_up_at = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < give_up_at
-        time.sleep(0.02)
+    with monkeypatch.context() as patch:
+        patch.setattr(Database, "recording", cuts)
+        yield
+    assert cut
 
 
 @pytest.mark.postgres
@@ -612,37 +581,20 @@ def test_what_a_lost_connection_left_unsure_counts_once(
     """Whether the commit was carried out, and not heard of, or was not."""
     journal = server_place.open()
     journal.database.give_up_s = 60
-    recording = Database.recording
-    for number, (settles, committed) in enumerate(product((False, True), repeat=2), start=1):
-        interrupted, cut = Interrupted(journal, number, settles), list[bool]()
 
-        @contextmanager
-        def cuts(
-            database: Database,
-            turn: Turn | None = None,
-            *,
-            first: Callable[..., None] | None = None,
-            cut: list[bool] = cut,
-            committed: bool = committed,
-        ) -> Iterator[Connection]:
-            with recording(database, turn, first=first) as connection:
-                yield connection
-                if cut:
-                    return
-                cut.append(True)
-                if not committed:
-                    own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
-                    with create_engine(server_place.url).connect() as other:
-                        end = text("SELECT pg_terminate_backend(:pid, 5000)")
-                        other.execute(end, {"pid": own})
-            raise JournalUnreachableError("the commit was not heard of")
+    def lose(connection: Connection) -> None:
+        own = connection.execute(text("SELECT pg_backend_pid()")).scalar()
+        with create_engine(server_place.url).connect() as other:
+            other.execute(text("SELECT pg_terminate_backend(:pid, 5000)"), {"pid": own})
 
-        with monkeypatch.context() as patch:
-            patch.setattr(Database, "recording", cuts)
-            interrupted.do()
-        assert cut
+    for number, (settles, before) in enumerate(
+        product((False, True), (lose, lambda _: None)), start=1
+    ):
+        table, go_on = interrupted(journal, number, settles=settles)
+        with one_commit_unheard_of(monkeypatch, before):
+            go_on()
         becomes = LookupStatus.PAID if settles else CLAIMED
-        assert states(journal, interrupted.table)[0] is becomes, (settles, committed)
+        assert states(journal, table)[0] is becomes, (settles, before)
 
 
 @pytest.mark.parametrize("kind", ["held", "answered", "lapsed"])
@@ -657,22 +609,6 @@ def test_what_a_claim_took_without_a_call_counts_once(
         if kind == "answered":
             other.calls.settle("run-2", [ended(pair)])
     fill(journal, ["karma"], ends_at=1 if kind == "lapsed" else None)
-    recording, cut = Database.recording, list[bool]()
-
-    @contextmanager
-    def cuts(
-        database: Database,
-        turn: Turn | None = None,
-        *,
-        first: Callable[..., None] | None = None,
-    ) -> Iterator[Connection]:
-        with recording(database, turn, first=first) as connection:
-            yield connection
-        if not cut:
-            cut.append(True)
-            raise JournalUnreachableError("the commit was not heard of")
-
-    monkeypatch.setattr(Database, "recording", cuts)
-    claimed = claim(journal, "karma", 1, since=0)
-    assert cut
+    with one_commit_unheard_of(monkeypatch):
+        claimed = claim(journal, "karma", 1, since=0)
     assert (len(claimed.taken), len(claimed.ended)) == ((1, 0) if kind == "held" else (0, 1))
