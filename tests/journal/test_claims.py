@@ -174,6 +174,8 @@ def test_an_answer_newer_than_the_plan_is_used_and_a_call_of_another_is_waited_f
     assert [each.state for each in claimed.ended] == [LookupStatus.REUSED, LookupStatus.UNREADABLE]
     assert [grant.kind for _, grant in claimed.taken] == [ReservationStatus.HELD, GRANTED]
     assert taken(claimed, table) == [2, 3]
+    after = reserve(nightly, 1, run="run-3", since=nightly.answers.position())
+    assert kinds(after) == [GRANTED], "what was there before a plan was judged old by it"
 
 
 def test_a_stopped_check_is_claimed_no_more_and_keeps_no_money_from_others(

@@ -130,21 +130,6 @@ def dies(one: Journal, seen_by: Journal) -> None:
         time.sleep(0.01)
 
 
-def test_an_answer_since_the_plan_is_not_asked_again(place: Place) -> None:
-    """What another run brought meanwhile is used; what was there before the plan is judged old.
-
-    It is reported by the journal's own order: no clock is read.
-    """
-    one, other = place.open(), place.open()
-    pairs = reserve(one, 1, 2)
-    one.calls.settle("run-1", [ended(pairs[1])])
-    before = other.answers.position()
-    one.calls.settle("run-1", [ended(pairs[0])])
-    assert kinds(reserve(other, 1, run="run-2", since=before)) == [ReservationStatus.ANSWERED]
-    after = other.answers.position()
-    assert kinds(reserve(other, 1, run="run-2", since=after)) == [ReservationStatus.GRANTED]
-
-
 def test_recovery_doubts_exactly_what_the_dead_left(place: Place) -> None:
     """Intents of the living stay; those of the dead are doubted once and keep their money."""
     dead, living, mine = place.open(), place.open(), place.open()

@@ -39,7 +39,7 @@ def test_a_journal_opens_again_with_its_key_from_home_or_settings(place: Place) 
 
 
 def test_a_key_that_is_none_is_told_without_being_shown(sqlite_place: Place) -> None:
-    """What is not base64 of 32 bytes is refused, from settings and from HOME."""
+    """What is not base64 of 32 bytes is refused, from settings and from HOME; so is no file."""
     sqlite_place.open()
     for text in ("abc", "€", base64.b64encode(b"k" * 31).decode()):
         with pytest.raises(SettingsError, match="NIGHTSCREEN_DATA_KEY is not a data key") as told:
@@ -48,6 +48,10 @@ def test_a_key_that_is_none_is_told_without_being_shown(sqlite_place: Place) -> 
         (sqlite_place.home / "data.key").write_text(text)
         with pytest.raises(SettingsError, match=r"data\.key is not a data key"):
             sqlite_place.open()
+    (sqlite_place.home / "data.key").unlink()
+    (sqlite_place.home / "data.key").mkdir()
+    with pytest.raises(JournalKeyError, match="cannot read the data key"):
+        sqlite_place.open()
 
 
 def test_an_emptied_home_beside_an_old_journal_is_an_error(place: Place, tmp_path: Path) -> None:
@@ -57,14 +61,6 @@ def test_an_emptied_home_beside_an_old_journal_is_an_error(place: Place, tmp_pat
     with pytest.raises(JournalKeyError, match="data key is missing"):
         place.open(home=tmp_path / "empty", url=url)
     assert not (tmp_path / "empty" / "data.key").exists()
-
-
-def test_an_unreadable_key_file_is_told(sqlite_place: Place) -> None:
-    sqlite_place.open()
-    (sqlite_place.home / "data.key").unlink()
-    (sqlite_place.home / "data.key").mkdir()
-    with pytest.raises(JournalKeyError, match="cannot read the data key"):
-        sqlite_place.open()
 
 
 def test_a_vanished_sqlite_journal_is_not_begun_anew(sqlite_place: Place) -> None:

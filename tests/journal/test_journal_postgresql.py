@@ -135,18 +135,17 @@ def test_a_journal_that_stays_locked_is_waited_for(server_place: Place) -> None:
     other.dispose()
 
 
-def test_a_change_of_the_whole_journal_waits_for_all_who_record(server_place: Place) -> None:
-    """An erasure or a rotation never meets a group of outcomes half written."""
-    journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
-    with other.database.recording(), pytest.raises(JournalBusyError):
-        Erasures(journal).purge(dict.fromkeys(GROUNDS, 0))
+def test_what_concerns_the_whole_journal_waits_for_all_who_record(server_place: Place) -> None:
+    """An erasure or a rotation never meets a group of outcomes half written.
 
-
-def test_a_place_in_the_journal_waits_for_answers_half_written(server_place: Place) -> None:
-    """Of two who write at once the lower number may appear last: no plan may fall in between."""
+    Nor does a plan fall between two who write at once, of whom the lower number may appear last.
+    """
     journal, other = (server_place.open(busy_timeout_s=0.3) for _ in range(2))
-    with other.database.recording(), pytest.raises(JournalBusyError):
-        journal.answers.position()
+    with other.database.recording():
+        with pytest.raises(JournalBusyError):
+            Erasures(journal).purge(dict.fromkeys(GROUNDS, 0))
+        with pytest.raises(JournalBusyError):
+            journal.answers.position()
     assert journal.answers.position() == 0
 
 

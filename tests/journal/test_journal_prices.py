@@ -24,13 +24,6 @@ def under(many_prices: float) -> Caps:
     return Caps(run_micro=int(many_prices * PRICE), price_limits=LIMITS)
 
 
-def granted(
-    pairs: list[tuple[ReserveRequest, Reservation]],
-) -> list[tuple[ReserveRequest, Reservation]]:
-    """Return those that may be sent."""
-    return [pair for pair in pairs if pair[1].kind is ReservationStatus.GRANTED]
-
-
 def settle(
     journal: Journal, pair: tuple[ReserveRequest, Reservation], cost: int, run: str = "run-1"
 ) -> None:
@@ -81,17 +74,6 @@ def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> Non
     one.close()
     assert kinds(reserve(other, 2, caps=day, run="run-2")) == [ReservationStatus.GRANTED]
     assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [ReservationStatus.GRANTED]
-
-
-def test_the_first_charged_call_may_take_a_run_past_its_cap_and_no_other(journal: Journal) -> None:
-    """List 10, real price 200, cap 100: one call is charged, whatever is wanted."""
-    number, charged = 1, 0
-    for _ in range(30):
-        for pair in granted(reserve(journal, *range(number, number + 8), caps=under(10))):
-            settle(journal, pair, LIMIT)
-            charged += LIMIT
-            number += 1
-    assert charged == LIMIT
 
 
 def test_the_price_is_confirmed_anew_after_noon(place: Place) -> None:

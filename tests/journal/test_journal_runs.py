@@ -1,18 +1,24 @@
-"""Runs and what is read from the journal: lists, outcomes, doubt, days, prices."""
+"""Runs and what is read from the journal: lists, outcomes and doubt, also without lock and key."""
 
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
+from nightscreen.journal.opening import open_read_only
 from nightscreen.journal.runs import KILLED
 from nightscreen.journal.schema import spend
 from nightscreen.schemas.calls import CallResult, CallState
+from nightscreen.schemas.clock import MICROS
 from tests.begun import begin_run
 from tests.journal.conftest import NOON, PRICE, Place, ended, reserve, subject
 
 
 def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None:
-    """A run whose process died is killed; a finished one bears its report."""
+    """A run whose process died is killed; a finished one bears its report.
+
+    Begun again it is running anew, with the first instant.
+    """
     dead, journal = place.open(), place.open()
     begin_run(dead, "a", batch="book")
     begin_run(journal, "b", batch="other", cap_micro=PRICE)
@@ -32,19 +38,11 @@ def test_runs_are_listed_newest_first_killed_ones_included(place: Place) -> None
     assert (found.report, found.cap_micro) == ({"x": 1}, PRICE)
     assert journal.runs.find("z") is None
     assert not journal.runs.held_elsewhere("a")
-
-
-def test_a_run_taken_up_again_keeps_its_beginning(place: Place) -> None:
-    """Begun again it is running anew, with the first instant."""
-    journal = place.open()
-    begin_run(journal, "a")
-    first = journal.runs.find("a")
-    journal.runs.finish("a", state="stopped", stop_reason="budget", report={})
-    begin_run(journal, "a")
-    again = journal.runs.find("a")
-    assert first is not None
+    journal.runs.finish("b", state="stopped", stop_reason="budget", report={})
+    begin_run(journal, "b")
+    again = journal.runs.find("b")
     assert again is not None
-    assert (again.state, again.stop_reason, again.started_at) == ("running", None, first.started_at)
+    assert (again.state, again.stop_reason, again.started_at) == ("running", None, found.started_at)
 
 
 def test_lookups_without_an_answer_say_why(place: Place) -> None:
@@ -87,3 +85,25 @@ def test_readers_do_not_keep_writers_waiting(place: Place) -> None:
         assert not thread.is_alive()
         assert connection.execute(spend.select()).all() == before
     assert journal.money.of_run("run-1").calls == 2
+
+
+def test_a_run_under_way_is_seen_from_outside(place: Place) -> None:
+    """Answers, troubles and doubts by check; what is in flight is not in doubt."""
+    journal = place.open()
+    begin_run(journal, "run-1")
+    answered, lost, _flying, newer = reserve(journal, 1, 2, 3, 4)
+    journal.calls.settle("run-1", [ended(newer), ended(lost, CallState.IN_DOUBT)])
+    late = replace(ended(answered), settled_at=journal.clock() + MICROS)
+    journal.calls.settle("run-1", [late])
+    look = open_read_only(place.settings())
+    assert look is not None
+    with look:
+        assert look.key_trouble is None
+        found = look.runs.find("run-1")
+        assert found is not None
+        assert (found.state, found.holder) == ("running", journal.holders.name)
+        pulse = look.runs.activity("run-1", alive=True)
+        assert (pulse.answered, pulse.troubles) == ({"karma": 2}, {"karma": {"timeout": 1}})
+        assert pulse.last_answer_at == late.settled_at
+        assert (pulse.in_doubt, pulse.in_doubt_micro) == (1, PRICE)
+        assert look.runs.activity("run-1", alive=False).in_doubt == 2

@@ -1,11 +1,14 @@
-"""Records about customers: one sealed table for every kind, known to all that keeps the journal."""
+"""Records: one sealed table for every kind, known to all that keeps the journal; who made them."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal
+from nightscreen.journal.audit import named_by_account, same_person
 from nightscreen.journal.copying import back_up
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.keyset import encode_key, rotate_key
@@ -97,3 +100,29 @@ def test_every_kind_is_shown_to_the_customer_or_is_about_none() -> None:
         *(User, Approval, Upload, Share, Hold),
     }
     assert {model for model in KINDS if not model.section} == about_no_customer
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("Ada Eze", "ADA  eze", True),
+        ("Ada Eze (account root)", "Ada Eze", True),
+        ("Ada Eze (account bem)", "Bem", True),
+        ("Ada Eze (account root)", "Ngozi (account root)", False),
+        ("Ada Eze", "Bem", False),
+        ("Ada", "", False),
+    ],
+)
+def test_a_person_is_known_by_name_and_by_the_account_of_a_command(
+    one: str, other: str, *, same: bool
+) -> None:
+    """One account serves several named people; a name alone may be that account's."""
+    assert same_person(one, other) is same
+    assert same_person(other, one) is same
+
+
+def test_a_command_is_recorded_under_the_machines_account(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever is named stands before it; nobody named leaves the account alone."""
+    monkeypatch.setattr("getpass.getuser", lambda: "bem")
+    assert named_by_account(" Ada  Eze ") == "Ada Eze (account bem)"
+    assert named_by_account("Bem") == named_by_account(" ") == "bem"
