@@ -10,6 +10,7 @@ from contextlib import closing
 from datetime import timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -25,7 +26,6 @@ from tests.screening import CONSENT, World, customer
 Edit = Callable[[dict[str, Any]], object]
 
 
-KARMA, ECOSYSTEM = "karma", "ecosystem"
 NAIRA = 1_000_000
 
 
@@ -43,73 +43,65 @@ def night(world: World, tmp_path: Path) -> Path:
     return shutil.copytree(folder, tmp_path / folder.name)
 
 
-def edit_report(folder: Path, edit: Edit) -> None:
-    path = folder / "report.json"
-    report = json.loads(path.read_text("utf-8"))
-    edit(report)
-    path.write_text(json.dumps(report), "utf-8")
-
-
-def edit_table(path: Path, edit: Callable[[list[dict[str, Any]]], object]) -> None:
-    table = pq.read_table(path)
-    rows = table.to_pylist()
-    edit(rows)
-    pq.write_table(pa.Table.from_pylist(rows, table.schema), path)
-
-
-def add(number: int, *path: str) -> Edit:
+def set_figure(change: Callable[[Any], object], *path: str) -> Edit:
     def edit(report: dict[str, Any]) -> None:
         for name in path[:-1]:
             report = report[name]
-        report[path[-1]] += number
+        report[path[-1]] = change(report[path[-1]])
 
     return edit
+
+
+def add_one(*path: str) -> Edit:
+    return set_figure(lambda figure: figure + 1, *path)
 
 
 def put(value: object, *path: str) -> Edit:
-    def edit(report: dict[str, Any]) -> None:
-        for name in path[:-1]:
-            report = report[name]
-        report[path[-1]] = value
-
-    return edit
+    return set_figure(lambda _: value, *path)
 
 
 @pytest.mark.parametrize(
     ("edit", "broken"),
     [
-        (add(1, "rows", "screened"), "rows.screened"),
-        (add(1, "checks", KARMA, "free"), "checks.karma.free"),
-        (add(1, "checks", KARMA, "pending"), "7 ends"),
+        (add_one("rows", "screened"), "rows.screened"),
+        (add_one("checks", "karma", "free"), "checks.karma.free"),
+        (add_one("checks", "karma", "pending"), "7 ends"),
         (put("1.00", "cost", "total"), "cost.total"),
         (put("7.00", "balance", "drift"), "the balance does not add up"),
         (put("1.00", "exposure", "total"), "exposure.total"),
-        (add(1, "decisions", "approve"), "decisions.approve"),
-        (add(1, "changes", "new"), "changes.new"),
+        (add_one("decisions", "approve"), "decisions.approve"),
+        (add_one("changes", "new"), "changes.new"),
         (put("ada 22000000003", "batch"), "report.json holds 1 identifiers"),
     ],
 )
 def test_a_false_figure_breaks_a_law(night: Path, edit: Edit, broken: str) -> None:
     """Whatever figure is changed, a sentence names it."""
     assert broken_laws(Folder(night)) == []
-    edit_report(night, edit)
+    path = night / "report.json"
+    report = json.loads(path.read_text("utf-8"))
+    edit(report)
+    path.write_text(json.dumps(report), "utf-8")
     assert any(broken in sentence for sentence in broken_laws(Folder(night)))
 
 
-def test_a_lost_row_and_a_strange_status_break_a_law(night: Path) -> None:
-    """Every row has a result with a known status."""
+@pytest.mark.parametrize(
+    ("edit", "broken"),
+    [
+        (lambda rows: rows.pop(), "rows.read"),
+        (lambda rows: rows[0].update(karma_status="perhaps"), "unknown statuses"),
+        (lambda rows: [row.update(consent_reference="CNS-2") for row in rows], "without a consent"),
+    ],
+)
+def test_a_false_row_breaks_a_law(
+    night: Path, edit: Callable[[list[dict[str, Any]]], object], broken: str
+) -> None:
+    """Every row has a result with a known status, and a consent at the instant of its calls."""
     (part,) = (night / "enriched").glob("part-*.parquet")
-    edit_table(part, lambda rows: rows.pop())
-    assert any("rows.read" in sentence for sentence in broken_laws(Folder(night)))
-    edit_table(part, lambda rows: rows[0].update(karma_status="perhaps"))
-    assert any("unknown statuses" in sentence for sentence in broken_laws(Folder(night)))
-
-
-def test_a_call_without_consent_at_its_instant_breaks_a_law(night: Path) -> None:
-    """A consent that was withdrawn before the call was sent does not allow it."""
-    (part,) = (night / "enriched").glob("part-*.parquet")
-    edit_table(part, lambda rows: [row.update(consent_reference="CNS-2") for row in rows])
-    assert any("without a consent" in sentence for sentence in broken_laws(Folder(night)))
+    table = pq.read_table(part)
+    rows = table.to_pylist()
+    edit(rows)
+    pq.write_table(pa.Table.from_pylist(rows, table.schema), part)
+    assert any(broken in sentence for sentence in broken_laws(Folder(night)))
 
 
 def test_a_consent_counts_from_when_it_was_given_until_it_ends(world: World) -> None:
@@ -140,27 +132,28 @@ def test_a_journal_that_is_not_what_is_reported_breaks_a_law(world: World, tmp_p
         require_laws(folder, other.read_settings(), 0)
 
 
-class Call:
-    """A call of the journal: reserved at one instant, settled at another."""
-
-    def __init__(
-        self, number: int, intent_at: int, settled_at: int | None, cost: int | None, state: str
-    ) -> None:
-        self.call_id, self.intent_at, self.settled_at = number, intent_at, settled_at
-        self.reserved_micro = 10 * NAIRA
-        self.cost_micro, self.state = None if cost is None else cost * NAIRA, state
+def call(number: int, intent_at: int, settled_at: int, cost: int | None) -> Any:  # noqa: ANN401 - as the journal has it
+    """Return a call of the journal that was answered, or is in doubt where its cost is unknown."""
+    return SimpleNamespace(
+        call_id=number,
+        intent_at=intent_at,
+        settled_at=settled_at,
+        reserved_micro=10 * NAIRA,
+        cost_micro=None if cost is None else cost * NAIRA,
+        state="in_doubt" if cost is None else "answered",
+    )
 
 
 def test_a_cap_holds_at_every_instant() -> None:
     """A reservation counts until the call settles, and permanently if the call stays in doubt."""
-    one_by_one = [Call(n, n * MICROS, n * MICROS + 1, 0, "answered") for n in range(5)]
+    one_by_one = [call(n, n * MICROS, n * MICROS + 1, 0) for n in range(5)]
     assert granted_beyond(one_by_one, 10 * NAIRA, 0) == 0
-    at_once = [Call(n, n, 10 * MICROS, 0, "answered") for n in range(5)]
+    at_once = [call(n, n, 10 * MICROS, 0) for n in range(5)]
     assert granted_beyond(at_once, 30 * NAIRA, 0) == 2
     assert granted_beyond(at_once, 30 * NAIRA, since=4) == 1
-    lost = [Call(n, n * MICROS, n * MICROS + 1, None, "in_doubt") for n in range(5)]
+    lost = [call(n, n * MICROS, n * MICROS + 1, None) for n in range(5)]
     assert granted_beyond(lost, 20 * NAIRA, 0) == 3
-    dearer = [Call(n, n * MICROS, n * MICROS + 1, 17, "answered") for n in range(2)]
+    dearer = [call(n, n * MICROS, n * MICROS + 1, 17) for n in range(2)]
     assert granted_beyond(dearer, 20 * NAIRA, 0) == 0, "a price that rose is no grant"
 
 

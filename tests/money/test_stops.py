@@ -1,4 +1,7 @@
-"""Stops during a run: the folder is correct, and a resume does only what is missing."""
+"""Stops during a run: the folder is correct, and a resume does only what is missing.
+
+`tests/ops/test_walk.py` resumes a run after a stop for each reason.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,8 @@ import pytest
 
 from nightscreen.calling.asking import Asking
 from nightscreen.schemas.clock import next_day
-from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
-from tests.money.service_in_memory import LOST, Bureau, Fault
-from tests.screening import Steer
+from tests.money.service_in_memory import LOST, Bureau
 
 ROWS = 50
 ATTEMPTS = 5
@@ -28,58 +29,8 @@ def honest(report: dict[str, Any], bureau: Bureau) -> None:
     assert Decimal(report["cost"]["total"]) + explained == bureau.service.charged
 
 
-def resumed(bureau: Bureau, report: dict[str, Any], **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Resume the run without faults, and check that it did only what was missing."""
-    bureau.service.before = bureau.service.after = lambda *_: None
-    answered = bureau.service.charged
-    charged_before = Counter(entry[:2] for entry in bureau.service.ledger if entry[2])
-    start = len(bureau.service.ledger)
-    again = bureau.night(run=report["run_id"], **more).report
-    assert again["state"] == "completed"
-    twice = {entry[:2] for entry in bureau.service.ledger[start:] if entry[2]} & set(charged_before)
-    doubtful = sum(part["in_doubt"] for part in report["checks"].values())
-    assert len(twice) <= doubtful
-    assert bureau.service.charged >= answered
-    honest(again, bureau)
-    return again
-
-
 def desk(below: Path, **settings: Any) -> Bureau:  # noqa: ANN401 - settings of any kind
     return Bureau(below, rows=ROWS, settings=settings)
-
-
-async def cancel(asking: Asking) -> None:
-    """Cancel a run in progress."""
-    await asyncio.sleep(8)
-    asking.run.stops.stop(StopReason.CANCELLED)
-
-
-STOPS: dict[str, tuple[dict[str, Any], Fault, Steer | None]] = {
-    "outage": ({}, lambda _, __, number: LOST if number >= 70 else None, None),
-    "quota": ({"max_per_day": {"karma": 30}}, lambda *_: None, None),
-    "cancelled": ({}, lambda *_: None, cancel),
-}
-
-
-@pytest.mark.parametrize("reason", STOPS)
-def test_a_stop_in_mid_run_is_honest_and_a_resume_ends_the_run(reason: str, tmp_path: Path) -> None:
-    """A silent service ends the run; the daily number of a check is used and not exceeded.
-
-    Calls in flight settle. A resume does only what is missing: the next day if the daily number is
-    used up, otherwise in the same night.
-    """
-    settings, fault, steer = STOPS[reason]
-    bureau = desk(tmp_path, **settings)
-    bureau.service.before = fault
-    report = bureau.night(steer=steer).report
-    assert (report["state"], report["stop_reason"]) == ("stopped", reason)
-    asked = sum(entry[0] == "karma" for entry in bureau.service.ledger)
-    assert reason != "quota" or asked == 30
-    honest(report, bureau)
-    if reason == "quota":
-        bureau.loop.now_s += 86_400
-        bureau.settings = {}
-    resumed(bureau, report)
 
 
 def test_an_empty_wallet_stops_the_run(tmp_path: Path) -> None:

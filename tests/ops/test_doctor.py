@@ -254,40 +254,30 @@ def test_an_empty_machine_is_told_what_to_set(
         assert said.document["why_not"].startswith("no run can start: "), name
 
 
-def test_the_wrong_key_is_told_beside_the_run(tmp_path: Path) -> None:
-    """The run's state needs no key; its answers do."""
-    begun(tmp_path / "home")
-    found = examined(tmp_path / "home", data_key=OTHER_KEY)
+def test_a_journal_in_trouble_is_told_beside_the_run(tmp_path: Path) -> None:
+    """The run's state needs no key; its answers do. A damaged file is not touched.
+
+    A journal that HOME remembers is no empty beginning: a new one would buy everything again.
+    """
+    home, file = tmp_path / "home", tmp_path / "home" / "journal.sqlite"
+    begun(home)
+    found = examined(home, data_key=OTHER_KEY)
     assert found.exit_status == 2
     assert remedy(found).first.startswith("put the right data key back; then top the wallet up")
     assert remedy(found).command == f"nightscreen screen --run {RUN}"
-    (tmp_path / "home" / "data.key").unlink()
-    missing = examined(tmp_path / "home")
-    assert any("key is missing" in each.says for each in missing.findings)
-
-
-def test_a_damaged_journal_is_left_alone(tmp_path: Path) -> None:
-    """The way back is a backup; the file is not touched."""
-    begun(tmp_path / "home")
-    file = tmp_path / "home" / "journal.sqlite"
+    (home / "data.key").unlink()
+    assert any("key is missing" in each.says for each in examined(home).findings)
     for extra in ("-wal", "-shm"):
         file.with_name(file.name + extra).unlink(missing_ok=True)
     file.write_bytes(b"no database at all" * 999)
     before = file.read_bytes()
-    found = examined(tmp_path / "home")
+    found = examined(home)
     assert found.exit_status == 2
     assert "mv " in remedy(found).first
     assert remedy(found).command == "nightscreen journal restore BACKUP_DIR"
     assert file.read_bytes() == before
-
-
-def test_a_vanished_journal_is_no_empty_beginning(tmp_path: Path) -> None:
-    """HOME remembers one: a new one would buy everything again."""
-    begun(tmp_path / "home")
-    for file in (tmp_path / "home").glob("journal.sqlite*"):
-        if file.is_file():
-            file.unlink()
-    found = examined(tmp_path / "home")
+    file.unlink()
+    found = examined(home)
     assert found.exit_status == 2
     assert any("not there any more" in each.says for each in found.findings)
 

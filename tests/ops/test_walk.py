@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,16 @@ import pytest
 
 from nightscreen.calling.asking import Asking
 from nightscreen.journal import open_journal
-from nightscreen.schemas.clock import to_instant
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from tests.begun import begin_run
 from tests.client.fakes import Canned
 from tests.forked import Forked
 from tests.money.service_in_memory import DENIED, LOST, REJECTED, Bureau
+from tests.money.test_stops import honest
 from tests.ops.walk import ask_doctor, type_it
 
 ROWS = 24
-
-
-def later(bureau: Bureau, seconds: float) -> str:
-    """Return an instant some time from the bureau's now, as a deadline is written."""
-    at = to_instant(bureau.loop.micros() + int(seconds * 1_000_000))
-    return datetime.isoformat(at.astimezone(UTC))
 
 
 def from_call(first: int, fault: Canned) -> Callable[[str, str, int], Canned | None]:
@@ -40,7 +34,8 @@ async def unapproved(asking: Asking) -> None:
 
 
 async def cancelled(asking: Asking) -> None:
-    """Cancel a run as soon as it asks."""
+    """Cancel a run in mid asking."""
+    await asyncio.sleep(8)
     asking.run.stops.stop(StopReason.CANCELLED)
 
 
@@ -83,8 +78,8 @@ STOPS = [
     Stop("approval", steer=unapproved),
     Stop("cancelled", steer=cancelled),
 ]
-QUICK = {0, 3, 5, 8, 10}
-"""More money, a wallet, a key, time and a person: what else stops a run is mended like one."""
+QUICK = {0, 3, 5, 6, 8, 9, 10, 11}
+"""What else stops a run is mended like one of these."""
 
 
 @pytest.mark.parametrize(
@@ -95,14 +90,20 @@ QUICK = {0, 3, 5, 8, 10}
     ],
 )
 def test_the_command_the_doctor_names_ends_a_stop(stop: Stop, tmp_path: Path) -> None:
-    """What is in the way is mended as the doctor says; its command does the rest."""
+    """What is in the way is mended as the doctor says; its command does the rest.
+
+    The stopped run has every row and every naira charged, and nothing answered is paid twice.
+    """
     bureau = Bureau(tmp_path, rows=stop.rows, settings=stop.settings or {})
     bureau.service.before, bureau.service.wallet = stop.fault, stop.wallet
     parameters = dict(stop.parameters or {})
     if "deadline" in parameters:
-        parameters["deadline"] = later(bureau, 15)
+        parameters["deadline"] = bureau.in_hours(15 / 3600)
     report = bureau.night(steer=stop.steer, **parameters).report
     assert (report["state"], report["stop_reason"]) == ("stopped", stop.reason)
+    honest(report, bureau)
+    ledger = bureau.service.ledger
+    first = len(ledger)
     found = ask_doctor(bureau)
     assert (found.exit_status, found.safe) == (3, True)
     assert found.run is not None
@@ -116,6 +117,12 @@ def test_the_command_the_doctor_names_ends_a_stop(stop: Stop, tmp_path: Path) ->
     bureau.loop.now_s += stop.wait_s
     again = type_it(bureau, found)
     assert (again["run_id"], again["state"]) == (report["run_id"], "completed")
+    honest(again, bureau)
+    paid_before, paid_since = (
+        {entry[:2] for entry in part if entry[2]} for part in (ledger[:first], ledger[first:])
+    )
+    in_doubt = sum(part["in_doubt"] for part in report["checks"].values())
+    assert len(paid_before & paid_since) <= in_doubt
     healthy = ask_doctor(bureau)
     assert (healthy.exit_status, healthy.remedy) == (0, None)
 

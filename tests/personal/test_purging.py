@@ -64,6 +64,10 @@ def left(night: Night) -> set[str]:
     return found & PERSONAL
 
 
+def manifest_of(night: Night) -> dict[str, Any]:
+    return dict(json.loads((night.folder / "manifest.json").read_text("utf-8")))
+
+
 AGES: dict[int, set[str]] = {
     29: set(),
     31: {"quarantine.csv"},
@@ -81,7 +85,7 @@ def test_each_kind_goes_at_its_age(world: World, night: Night) -> None:
         done = purged(world, days)
         assert left(night) == PERSONAL - gone
         assert done["removed_files"] == len(gone - before)
-        manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
+        manifest = manifest_of(night)
         assert not gone & manifest["files"].keys()
         assert "report.json" in manifest["files"]
         if gone:
@@ -174,9 +178,7 @@ def test_a_purge_cut_short_is_finished_by_the_next(
         patched.setattr(RunFiles, "finish", crash)
         with pytest.raises(KeyboardInterrupt):
             purged(world, 31)
-    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-    assert "quarantine.csv" in manifest["files"]
+    assert "quarantine.csv" in manifest_of(night)["files"]
     purged(world, 31)
-    manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
-    assert "quarantine.csv" not in manifest["files"]
-    assert len(manifest["rewritten"]) == 1
+    assert "quarantine.csv" not in manifest_of(night)["files"]
+    assert len(manifest_of(night)["rewritten"]) == 1
