@@ -2,15 +2,12 @@
 
 This is an independent reading of what the columns mean: nothing is imported from the product. Each
 function returns a part of `report.json` in the report's shape; `differences` compares the two.
-
-    python -m tests.recomputed out/RUN_ID
 """
 
 from __future__ import annotations
 
 import csv
 import json
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass
@@ -515,15 +512,3 @@ def _from_elsewhere(at: str) -> bool:
     return any(f".{name}" in at for name in (*OF_A_CHECK, "paid", "free")) or (
         by_identity and at.rpartition(".")[2] in ("lookups", "distinct", "reused", *UNANSWERED)
     )
-
-
-def main() -> int:
-    wrong = differences(Folder(Path(sys.argv[1])))
-    for at, (reported, computed) in sorted(wrong.items()):
-        sys.stdout.write(f"{at}: the report has {reported}, the files {computed}\n")
-    sys.stdout.write(f"{len(wrong)} figures differ\n")
-    return int(bool(wrong))
-
-
-if __name__ == "__main__":
-    sys.exit(main())

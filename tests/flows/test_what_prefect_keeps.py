@@ -2,91 +2,54 @@
 
 from __future__ import annotations
 
-import csv
-import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from coolname.data import config
 
 from nightscreen.calling.asking import Asking
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import screen_batch
 from nightscreen.runs import finalize
-from nightscreen.sandbox.batch import make_batch
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.schemas.errors import InputError, UnexpectedFault
 from nightscreen.tasks import engine_run
 from tests.flows.conftest import API_KEY
 from tests.flows.engine_in_a_test import Engine, until
+from tests.privacy.people import mark
+from tests.privacy.search import Search
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
-FAULTS = {
-    "http_500": 0.04,
-    "http_502": 0.04,
-    "http_429": 0.04,
-    "cut_before_charge": 0.04,
-    "cut_after_charge": 0.04,
-    "unreadable": 0.04,
-}
-OWN_WORDS = {
-    word for part in config.values() if isinstance(part, dict) for word in part.get("words", ())
-}
-"""Of these the engine makes names for its runs: Precious, Patience and Rose among them."""
-LEAST_LETTERS = 6  # shorter names may stand in the engine's own words
+
+FAULTS = (
+    *("http_500", "http_502", "http_429"),
+    *("cut_before_charge", "cut_after_charge", "unreadable"),
+)
 
 
-def make_people(path: Path, seed: int, rows: int = 60) -> None:
-    """Write a batch, damaged rows and a value in a wrong column included."""
-    make_batch(path, rows=rows, seed=seed, damage_pct=6)
+def leaks(home: Path, wanted: Iterable[str]) -> set[tuple[str, str]]:
+    """Return where which value was found: in a table of the server's database, or in a file."""
+    search = Search(wanted)
+    return {(name, value) for name, held in stored(home) for value in search.found_in(held)}
 
 
-def markers(path: Path) -> set[str]:
-    """Return every value of a batch that says who somebody is."""
-    found: set[str] = set()
-    with path.open(encoding="utf-8", newline="") as file:
-        for row in csv.DictReader(file):
-            for name in ("bvn", "account_number", "email", "phone", "consent_reference"):
-                found.add((row[name] or "").strip().lower())
-            found.add((row["phone"] or "").removeprefix("0").removeprefix("+234"))
-            for name in ("first_name", "middle_name", "last_name"):
-                given = (row[name] or "").strip().lower()
-                if given in OWN_WORDS:
-                    continue
-                found.add(f'{given}"' if len(given) < LEAST_LETTERS else given)
-    return {value for value in found if len(value) >= LEAST_LETTERS}
-
-
-def stored_text(home: Path) -> Iterator[tuple[str, str]]:
+def stored(home: Path) -> Iterator[tuple[str, bytes]]:
     """Yield everything the engine holds: each table of the database, and each file as it is."""
     with sqlite3.connect(home / "prefect.db") as connection:
         tables = connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         for (table,) in tables.fetchall():
             rows = connection.execute(f'SELECT * FROM "{table}"')  # noqa: S608 - its own names
-            yield table, "\n".join(readable(value) for row in rows for value in row)
+            yield table, b"\n".join(as_bytes(value) for row in rows for value in row)
     for path in home.rglob("*"):
         if path.is_file():
-            yield path.name, readable(path.read_bytes())
+            yield path.name, path.read_bytes()
 
 
-def readable(value: object) -> str:
-    text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
-    return text.lower()
-
-
-def leaks(home: Path, wanted: set[str]) -> set[tuple[str, str]]:
-    """Return where which marker was found, as it is or as JSON escapes it."""
-    either = {text.lower(): {text.lower(), json.dumps(text.lower())[1:-1]} for text in wanted}
-    return {
-        (place, marker)
-        for place, text in stored_text(home)
-        for marker, forms in either.items()
-        if any(form in text for form in forms)
-    }
+def as_bytes(value: object) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 async def fail_in_every_way(
@@ -120,16 +83,14 @@ async def test_engine_holds_nobodys_data(
 ) -> None:
     """After runs with faults and runs that fail, no marker is found anywhere in the engine."""
     sandbox.post("/_sandbox/latency", {"kind": "none"})
-    sandbox.post("/_sandbox/faults", {"rates": FAULTS, "retry_after_s": 0})
-    people, others = at_home / "customers.csv", at_home / "others.csv"
-    make_people(people, seed=501)
-    make_people(others, seed=502)
-    marked = markers(people) | markers(others) | {API_KEY}
+    sandbox.post("/_sandbox/faults", {"rates": dict.fromkeys(FAULTS, 0.04), "retry_after_s": 0})
+    people = mark(at_home / "customers.csv", faulty=False)
+    marked = {*people.values, API_KEY}
+    ran = engine.start({"input": str(people.file), "output": str(at_home / "out")})
     secrets = " ".join(sorted(marked))
-    ran = engine.start({"input": str(people), "output": str(at_home / "out")})
-    await fail_in_every_way(at_home / "failing", others, monkeypatch, secrets)
+    await fail_in_every_way(at_home / "failing", people.file, monkeypatch, secrets)
     assert engine.wait_for_end(ran)["state_type"] == "COMPLETED", engine.logs()
-    until(lambda: leaks(engine.home, {"unexpected valueerror"}), "the logs of the last run")
+    until(lambda: leaks(engine.home, ["Unexpected ValueError"]), "the logs of the last run")
     assert len(marked) > 400
-    assert leaks(engine.home, {str(people).lower()}), "the search itself finds what is there"
+    assert leaks(engine.home, [str(people.file)]), "the search itself finds what is there"
     assert leaks(engine.home, marked) == set()

@@ -50,17 +50,16 @@ def test_every_change_begins_the_wait_anew() -> None:
     assert settling.find_settled(other, 50, is_whole=_yes, is_being_written=_no) == ["a"]
 
 
-def test_an_empty_file_or_one_without_its_end_is_waited_for_longer() -> None:
-    """Many programs make the file first; it is given up on at last, to be told what is wrong."""
+def test_a_file_that_is_empty_lacks_its_end_or_is_written_is_waited_for_longer() -> None:
+    """Many programs make the file first; it is given up on at last, to be told what is wrong.
+
+    One that somebody writes is never taken, however long the writer pauses.
+    """
     for whole, size in ((_no, 9), (_yes, 0)):
         settling = Settling(SETTLE_S)
         for second in range(int(LONGER * SETTLE_S)):
             assert _look(settling, second, whole=whole, a=size) == []
         assert _look(settling, LONGER * SETTLE_S, whole=whole, a=size) == ["a"]
-
-
-def test_a_file_that_somebody_writes_is_never_taken() -> None:
-    """However long the writer pauses."""
     settling = Settling(SETTLE_S)
     for look in range(10):
         assert _look(settling, 1000.0 * look, written=_yes, a=9) == []

@@ -170,7 +170,10 @@ def test_a_backup_made_while_a_run_goes_on_is_a_home_of_its_own(
 def test_a_backup_never_replaces_and_leaves_no_part(
     sqlite_place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder with something in it is refused; a failure leaves nothing."""
+    """A folder with something in it is refused; a failure leaves nothing.
+
+    Nor does restoring what is no backup leave anything at its target.
+    """
     journal = sqlite_place.open()
     full = tmp_path / "full"
     full.mkdir()
@@ -184,6 +187,8 @@ def test_a_backup_never_replaces_and_leaves_no_part(
     monkeypatch.setattr("nightscreen.journal.copying.write_private", fail)
     with pytest.raises(OutputError, match="No space left"):
         back_up(journal, tmp_path / "new")
+    with pytest.raises(JournalError, match="is no backup"):
+        restore(full, tmp_path / "new")
     assert sorted(each.name for each in tmp_path.iterdir() if each.name != "home") == ["full"]
 
 
@@ -232,13 +237,6 @@ def test_a_backup_with_a_passphrase_brings_its_key_along(
     restore(folder, target.home, passphrase="a walk by the lagoon")
     assert bodies(target.open(), 20) == list(range(10))
     target.close()
-
-
-def test_what_is_no_backup_is_not_restored(sqlite_place: Place, tmp_path: Path) -> None:
-    """Nothing is made at the target."""
-    with pytest.raises(JournalError, match="is no backup"):
-        restore(tmp_path, sqlite_place.home, url=sqlite_place.url)
-    assert not sqlite_place.home.exists()
 
 
 def test_links_are_signed_with_no_key_of_pseudonyms(sqlite_place: Place) -> None:

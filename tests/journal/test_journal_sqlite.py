@@ -7,6 +7,7 @@ import resource
 import shutil
 import sqlite3
 import stat
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
@@ -143,27 +144,23 @@ def test_a_lock_of_another_process_is_waited_for_and_then_told(sqlite_place: Pla
     assert reserve(journal, 1)[0][1].call_id == 1
 
 
-def damage_head(data: bytes) -> bytes:
-    return random.Random(1).randbytes(512) + data[512:]
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "head": lambda data: random.Random(1).randbytes(512) + data[512:],
+    "first page": lambda data: data[:100] + random.Random(2).randbytes(3000) + data[3100:],
+    "cut": lambda data: data[: len(data) // 2 // PAGE * PAGE],
+}
 
 
-def damage_schema(data: bytes) -> bytes:
-    """Overwrite the first page behind its header."""
-    return data[:100] + random.Random(2).randbytes(3000) + data[3100:]
-
-
-def cut(data: bytes) -> bytes:
-    return data[: len(data) // 2 // PAGE * PAGE]
-
-
-@pytest.mark.parametrize("damage", [damage_head, damage_schema, cut])
-def test_a_damaged_file_is_told_and_left_untouched(sqlite_place: Place, damage: object) -> None:
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_damaged_file_is_told_and_left_untouched(
+    sqlite_place: Place, damage: Callable[[bytes], bytes]
+) -> None:
     """Opening it again and again changes no byte of file or log."""
     fill(sqlite_place, 3)
     sqlite_place.close()
     sqlite_place.is_damaged = True
     file = sqlite_place.home / "journal.sqlite"
-    file.write_bytes(damage(file.read_bytes()))  # type: ignore[operator]  # one of the functions above
+    file.write_bytes(damage(file.read_bytes()))
     log = sqlite_place.home / "journal.sqlite-wal"
     log.write_bytes(b"")
     before = file.read_bytes()

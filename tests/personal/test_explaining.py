@@ -99,13 +99,12 @@ def ask(
     nights.journal.calls.settle("run-1", [settled])
 
 
-def people(nights: Nights, customer_id: str = "0007") -> list[Subject]:
-    return lookup_subject(nights.journal, customer_id)
+def declined(nights: Nights) -> Subject:
+    return lookup_subject(nights.journal, "0007")[0]
 
 
 def explained(nights: Nights) -> dict[str, Any]:
-    """Return the explanation of the declined customer."""
-    return explain(nights.journal, people(nights)[0])
+    return explain(nights.journal, declined(nights))
 
 
 def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
@@ -140,16 +139,15 @@ def test_a_declined_customer_is_explained_end_to_end(nights: Nights) -> None:
     assert "0007" in text
     assert not any(secret in text for secret in SECRETS)
     with pytest.raises(InputError, match="leading zeros"):
-        people(nights, "7")
+        lookup_subject(nights.journal, "7")
     with pytest.raises(InputError):
         lookup_subject(nights.journal, "0007", batch="elsewhere")
 
 
 def test_reviews_stand_in_the_explanation(nights: Nights) -> None:
     """An override with its reviewer, end, and whether it still stands."""
-    person = people(nights)[0]
     given_review = Review(
-        customer=person.pseudonym,
+        customer=declined(nights).pseudonym,
         batch=BATCH,
         run_id="run-1",
         listed="decline",
@@ -198,7 +196,7 @@ def test_all_that_is_held_is_handed_over_and_nothing_of_others(nights: Nights) -
 
     The name on a stranger's account, a stranger's consent and a clerk's address are withheld.
     """
-    found = gather(nights.journal, people(nights), Retention())
+    found = gather(nights.journal, lookup_subject(nights.journal, "0007"), Retention())
     assert found["rows"][0]["row"]["bvn"] == "22212345678"
     assert found["lists"][0]["row"]["decision"] == "decline"
     assert len(found["lookups"]) == len(found["answers"]) == 3

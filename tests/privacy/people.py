@@ -33,16 +33,17 @@ class Marked:
     values: frozenset[str]
 
 
-def mark(file: Path) -> Marked:
-    """Write the batch: the living and the faulty in turn, then two rows that are refused."""
+def mark(file: Path, *, faulty: bool = True) -> Marked:
+    """Write the batch: the living and any faulty in turn, then two rows that are refused."""
     bvns = [f"22{5_300_177 * (number + 3):09d}" for number in range(LIVING)]
     living = [(x.bvn, *x.account, x.phone, x.email) for x in map(person_of_bvn, bvns)]
-    faulty = [
+    selecting_faults = [
         (row.bvn, test_identifiers.BANK_CODE, row.account_number, row.phone, row.email)
         for row in test_identifiers.TABLE
-        if row.fault not in STOPPING
+        if faulty and row.fault not in STOPPING
     ]
-    people = [person for pair in zip_longest(living, faulty) for person in pair if person]
+    pairs = zip_longest(living, selecting_faults)
+    people = [person for pair in pairs for person in pair if person]
     rows, values = list[list[str]](), set[str]()
     for number, (bvn, bank, account, phone, email) in enumerate(people):
         names = (f"Zqxfirst{number:03d}-Adéọlá", f"Zqxmiddle{number:03d}")

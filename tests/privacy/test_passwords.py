@@ -11,9 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyarrow.csv import write_csv
 
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.command import Ended, nightscreen
@@ -21,18 +19,13 @@ from tests.left_behind import content
 from tests.operations.bvn_in_a_test import asked
 from tests.privacy.conftest import Place
 from tests.privacy.search import Search
+from tests.screening import World
 from tests.services import EngineServer
 
 pytestmark = [pytest.mark.engine, pytest.mark.long]
 
 CUSTOMERS = 30
 PERMITTED = re.compile(r"out/[^/]+/(bvn/|quarantine\.csv)")
-
-
-def written(path: Path, rows: list[dict[str, str]]) -> Path:
-    """Write a CSV file."""
-    write_csv(pa.Table.from_pylist(rows), path)
-    return path
 
 
 def run(place: Place, *arguments: str) -> Ended:
@@ -52,13 +45,6 @@ def left(folder: Path) -> Iterator[tuple[str, bytes]]:
             yield name, content(path)
 
 
-def passwords_of(sandbox: SandboxProcess) -> dict[str, str]:
-    """Return the password that each customer holds, by BVN."""
-    return {
-        each["bvn"]: each["otp"] for each in sandbox.get("/_sandbox/otps")["otps"] if each["otp"]
-    }
-
-
 def test_both_stages_leave_no_password(
     place: Place, sandbox: SandboxProcess, engine_server: EngineServer
 ) -> None:
@@ -69,18 +55,16 @@ def test_both_stages_leave_no_password(
         )
         for number in range(CUSTOMERS)
     ]
-    first = run(place, "request", str(written(place.folder.parent / "who.csv", rows)), "--json")
+    lender = World(place.folder.parent)
+    first = run(place, "request", str(lender.write(rows, "who.csv")), "--json")
     assert first.status == 0, first.err
     assert json.loads(first.out)["states"] == {"awaiting_otp": CUSTOMERS}
-    held = passwords_of(sandbox)
+    held = {each["bvn"]: each["otp"] for each in sandbox.get("/_sandbox/otps")["otps"]}
     given = {row["customer_id"]: held[row["bvn"]] for row in rows[:20]}
     given |= {row["customer_id"]: f"{860_003 + 7 * n}" for n, row in enumerate(rows[20:28])}
     given |= {rows[28]["customer_id"]: "86x1937", "MARKED-NOBODY-1": "861999"}
-    file = written(
-        place.folder.parent / "otps.csv",
-        [{"customer_id": name, "otp": otp} for name, otp in given.items()],
-    )
-    second = run(place, "confirm", str(file), "--json")
+    typed = [{"customer_id": name, "otp": otp} for name, otp in given.items()]
+    second = run(place, "confirm", str(lender.write(typed, "otps.csv")), "--json")
     assert second.status == 0, second.err
     report = json.loads(second.out)
     assert report["states"] == {"awaiting_otp": 2, "confirmed": 20, "wrong_otp": 8}
