@@ -50,19 +50,16 @@ class BvnResult:
 
     @property
     def rows(self) -> dict[str, dict[str, Any]]:
-        """Return the BVN rows by customer."""
         parts = sorted((self.folder / "bvn").glob("part-*.parquet"))
         table = pa.concat_tables([pq.read_table(part) for part in parts])
         return {row["customer_id"]: row for row in table.to_pylist()}
 
     @property
     def problems(self) -> list[tuple[str, str]]:
-        """Return line and code of every problem."""
         return [(row["line"], row["code"]) for row in csv_rows(self.folder / "problems.csv")]
 
     @property
     def states(self) -> dict[str, int]:
-        """Return the number of customers in each state."""
         states: dict[str, int] = self.report["states"]
         return states
 
@@ -80,7 +77,6 @@ class BvnWorld(World):
         rows: Sequence[Mapping[str, str]] | None = None,
         **options: Any,  # noqa: ANN401
     ) -> BvnResult:
-        """Request consent of customers."""
         if rows is not None:
             options["input"] = str(self.write(rows))
         return self._run(BvnRequests, RequestBvns(**{"output": self.out, **options}))
@@ -96,7 +92,6 @@ class BvnWorld(World):
         return BvnResult(self.folder / "out" / report["run_id"], report)
 
     def write_otps(self, otps: Mapping[str, str], name: str = "otps.csv") -> Path:
-        """Write a file of passwords."""
         path = self.folder / name
         with path.open("w", newline="", encoding="utf-8") as file:
             csv.writer(file).writerows([("customer_id", "otp"), *otps.items()])

@@ -23,7 +23,6 @@ AS_OF = datetime(2026, 7, 2, 9, tzinfo=UTC)
 
 
 def cash_flow(home: Path, **settings: Any) -> CashFlow:  # noqa: ANN401 - as Settings has them
-    """Return the cash flow rules of a lender with this HOME."""
     return CashFlow.of(Settings(home=home, **settings))
 
 
@@ -93,12 +92,10 @@ def figures(
 
 
 def matches(lender: CashFlow, items: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the transactions matched by each rule."""
     return lender.matches(*tables(items))
 
 
 def tables(items: Sequence[Mapping[str, Any]]) -> tuple[pa.Table, pa.Table]:
-    """Return the tables of transactions and customers for `CashFlow`."""
     ids = dict.fromkeys(each["customer_id"] for each in items)
     customers = [{"customer_id": each, "checked_at": AS_OF} for each in ids]
     return (

@@ -44,18 +44,15 @@ class Offered:
     report: dict[str, Any]
 
     def rows(self, name: str) -> list[dict[str, Any]]:
-        """Return the rows of one of its Parquet files."""
         rows: list[dict[str, Any]] = pq.read_table(self.folder / name).to_pylist()
         return rows
 
     @property
     def offers(self) -> dict[str, dict[str, Any]]:
-        """Return the rows of `offers.parquet` by customer."""
         return {row["customer_id"]: row for row in self.rows("offers.parquet")}
 
     @property
     def loans(self) -> dict[str, dict[str, Any]]:
-        """Return the rows of `loans.parquet` by reference."""
         return {row["reference"]: row for row in self.rows("loans.parquet")}
 
     @property
@@ -65,7 +62,6 @@ class Offered:
 
     @property
     def changes(self) -> list[dict[str, Any]]:
-        """Return the rows of `changes.parquet`."""
         return self.rows("changes.parquet")
 
 
@@ -81,7 +77,6 @@ class Between(httpx.AsyncBaseTransport):
         self._instead = instead
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer, or forward the request to the sandbox."""
         await request.aread()
         return self._instead(request) or await self._sandbox.handle_async_request(request)
 
@@ -103,7 +98,6 @@ class Dying(Runner):
         yield
 
     async def step(self, name: str, station: Any, *given: Any, re_entered: bool = False) -> Any:  # noqa: ANN401 - as the station
-        """Run a step, or end the run before it."""
         if name == self._at:
             raise Died
         return await super().step(name, station, *given, re_entered=re_entered)
@@ -117,7 +111,6 @@ class Lender(World):
     instead: Callable[[httpx.Request], httpx.Response | None] = lambda _request: None
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return the transport to the sandbox, except for requests that `instead` answers."""
         return Between(super().transport(), self.instead)
 
     def asked(self, night: Night | None, options: dict[str, Any]) -> OfferLoans:
@@ -136,7 +129,6 @@ class Lender(World):
         return asyncio.run(run_people(LoanOffers, parameters, self.read_settings()))
 
     def track(self, **options: Any) -> Offered:  # noqa: ANN401 - parameters of tracking
-        """Track every open loan."""
         parameters = TrackLoans(output=self.out, **options)
         return asyncio.run(self.ran(LoanTracking, parameters))
 
@@ -170,5 +162,4 @@ class Lender(World):
         self.sandbox.manners = manners
 
     def on_day(self, day: int) -> None:
-        """Set the sandbox's day."""
         self.sandbox.day = day

@@ -49,7 +49,6 @@ class Lender(World):
     sandbox: Sandbox = field(default_factory=quick_sandbox)
 
     def read_settings(self) -> Settings:
-        """Return the lender's settings."""
         defaults = {
             "base_url": "http://127.0.0.1:1",
             "api_key": "sandbox-key",
@@ -59,12 +58,10 @@ class Lender(World):
         return read_settings(**{**defaults, **self.settings})
 
     def opened(self) -> Journal:
-        """Open the journal."""
         return open_journal(self.folder / "home", clock=self.clock)
 
     @contextmanager
     def consents(self) -> Iterator[Consents]:
-        """Open the journal's consents."""
         with self.opened() as journal:
             yield Consents(journal)
 
@@ -73,7 +70,6 @@ class Lender(World):
             grant.expire(self.sandbox.now())
 
     def consent(self, customers: Iterable[str], *scopes: str) -> list[Grant]:
-        """Let customers consent, and save their grants."""
         with self.consents() as consents:
             return [self._consent(consents, each, scopes or (LIST,)) for each in customers]
 

@@ -19,12 +19,10 @@ ACCOUNTS, PROFILE = "bank_account:list", "profile:view"
 
 @pytest.fixture
 def lender(tmp_path: Path) -> Lender:
-    """A lender with nobody's consent yet."""
     return Lender(tmp_path)
 
 
 def figures_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
-    """Return a pull's figures by customer."""
     rows = pq.read_table(lender.folder / "out" / run_id / CASHFLOW_FILE).to_pylist()
     return {row["customer_id"]: row for row in rows}
 

@@ -40,7 +40,6 @@ ELSEWHERE = "+2348099999999"
 
 @pytest.fixture
 def world(tmp_path: Path) -> BvnWorld:
-    """A world that begins with nothing."""
     return BvnWorld(tmp_path)
 
 
@@ -174,7 +173,6 @@ def test_confirmed_rows_hold_the_record_and_say_what_agrees(world: BvnWorld) -> 
 def test_a_masked_phone_agrees_by_its_digits_and_an_incomplete_one_says_nothing(
     record: str | None, agrees: bool | None
 ) -> None:
-    """A masked digit agrees with any; what a record lacks counts against nobody."""
     answer = BvnDetails(first_name="Ada", mobile=record)
     assert compare({"phone": "+2348031234567"}, answer)["phone_match"] is agrees
 
@@ -314,26 +312,6 @@ def test_a_password_confirms_its_own_customer_only(tmp_path: Path) -> None:
     assert result.rows["C1"]["state"] in {"expired", "wrong_otp"}  # the first is answered first
     assert {name: row["cost"] for name, row in result.rows.items()} == {"CY": 20, "C1": 0}
     assert result.report["cost"]["total"] == "20.00"
-
-
-def test_cap_is_never_passed_and_the_run_is_taken_up(world: BvnWorld) -> None:
-    """Sixty naira pay for three confirmations; resumed with more, the rest follow, none twice."""
-    rows = [asked(number) for number in range(1, 9)]
-    world.request(rows)
-    path = world.write_otps({row["customer_id"]: world.otp(row) or "" for row in rows})
-    short = world.confirm(path, max_spend="70")
-    assert (short.report["state"], short.report["stop_reason"]) == ("stopped", "budget")
-    assert short.states == {"awaiting_otp": 5, "confirmed": 3}
-    assert short.report["cost"]["cap"] == "70.00"
-    assert short.report["cost"]["quoted"]["high"] == "160.00"
-    assert world.charged == "60"
-    run = short.report["run_id"]
-    whole = world.confirm(path, max_spend="500", run=run)
-    assert (whole.report["state"], whole.report["run_id"]) == ("completed", run)
-    assert whole.states == {"confirmed": 8}
-    assert whole.report["cost"]["total"] == "160.00" == f"{world.charged}.00"
-    part = whole.report["checks"]["bvn_finish"]
-    assert (part["distinct"], part["paid"], part["pending"]) == (8, 8, 0)
 
 
 def test_lost_answers_are_named_and_not_repeated(world: BvnWorld) -> None:
@@ -483,7 +461,6 @@ def test_customer_types_the_password_and_is_confirmed(world: BvnWorld) -> None:
 
 
 def test_two_at_a_time_are_one(world: BvnWorld) -> None:
-    """A password typed twice in one moment is sent once."""
     link = link_of(world)
     transport = httpx.ASGITransport(application(world.sandbox))
     token, otp = link.rpartition("/")[2], world.otp(asked(1)) or ""
@@ -504,7 +481,10 @@ def test_two_at_a_time_are_one(world: BvnWorld) -> None:
 def test_confirmations_above_the_limit_wait_for_approval_and_then_keep_to_it(
     world: BvnWorld,
 ) -> None:
-    """Nothing is sent before, also without a terminal; `yes` is an approval in advance."""
+    """Nothing is sent before, also without a terminal; `yes` is an approval in advance.
+
+    Sixty naira pay for three confirmations; resumed with more, the rest follow, none twice.
+    """
     rows = [asked(number) for number in range(1, 6)]
     world.request(rows)
     otps = {row["customer_id"]: world.otp(row) or "" for row in rows}
@@ -521,6 +501,13 @@ def test_confirmations_above_the_limit_wait_for_approval_and_then_keep_to_it(
         approvals.decide(actor, run_id, ApprovalDecision.APPROVED, max_spend_micro=cap)
     resumed = world.confirm(otps, run=run_id, max_spend="60")
     assert (resumed.report["stop_reason"], spent(world)) == ("budget", "60.00")
+    assert resumed.states == {"awaiting_otp": 2, "confirmed": 3}
+    assert (resumed.report["cost"]["cap"], world.charged) == ("60.00", "60")
     assert world.confirm(otps, run=run_id).report["stop_reason"] == "budget"
     assert world.confirm(otps, run=run_id, max_spend="90").report["stop_reason"] == "approval"
     assert world.confirm(otps, run=run_id, max_spend="90", yes=True).states["confirmed"] == 4
+    whole = world.confirm(otps, run=run_id, max_spend="500", yes=True)
+    assert (whole.report["state"], whole.states) == ("completed", {"confirmed": 5})
+    assert whole.report["cost"]["total"] == "100.00" == f"{world.charged}.00"
+    part = whole.report["checks"]["bvn_finish"]
+    assert (part["distinct"], part["paid"], part["pending"]) == (5, 5, 0)

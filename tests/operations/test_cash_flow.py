@@ -31,7 +31,6 @@ SALARY = 200_000
 
 @pytest.fixture(scope="module")
 def lender(tmp_path_factory: pytest.TempPathFactory) -> CashFlow:
-    """A lender with the definitions of the package."""
     return cash_flow(tmp_path_factory.mktemp("home"))
 
 
@@ -68,7 +67,6 @@ def test_a_salary_is_found_with_and_without_the_word(lender: CashFlow) -> None:
 
 
 def test_a_loan_is_no_income_and_its_repayment_is_seen(lender: CashFlow) -> None:
-    """A loan paid out leaves inflow and income alone; repayments are counted by lender."""
     loans = [
         item("2026-05-03", 300_000, "LOAN DISBURSEMENT"),
         item("2026-06-03", 80_000, "PALMCREDIT"),
@@ -268,7 +266,6 @@ def test_narrations_and_their_traps(
 
 
 def test_no_rule_may_rest_on_giving_health_unions_or_parties(tmp_path: Path) -> None:
-    """A lender's own file with such a word is refused, and told why."""
     own = tmp_path / "narrations.toml"
     for word in ("TITHE", "CITY CLINIC", "UNION DUES", "APC", "masjid", "Hospital*"):
         rule = (

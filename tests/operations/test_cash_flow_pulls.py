@@ -22,21 +22,18 @@ from tests.operations.pulls_in_a_test import Lender, held_of
 
 @pytest.fixture
 def lender(tmp_path: Path) -> Lender:
-    """A lender with the consent of two customers."""
     found = Lender(tmp_path)
     found.consent(["C1", "C2"])
     return found
 
 
 def rows_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
-    """Return a pull's figures by customer."""
     table = pq.read_table(lender.folder / "out" / run_id / CASHFLOW_FILE)
     assert table.schema.equals(CASHFLOW_SCHEMA)
     return {row["customer_id"]: row for row in table.to_pylist()}
 
 
 def test_a_pull_leaves_one_row_a_customer(lender: Lender) -> None:
-    """Figures stand in the run's folder and its manifest, and sealed in the journal."""
     report = lender.pull()
     rows = rows_of(lender, report["run_id"])
     assert sorted(rows) == ["C1", "C2"]
@@ -53,7 +50,6 @@ def test_a_pull_leaves_one_row_a_customer(lender: Lender) -> None:
 
 
 def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
-    """A consent that ends before the pull is closed leaves no figure in file or journal."""
     pull = lender.open()
     asyncio.run(lender.ask(pull))
     pull.consents.revoke("C1", "taken back")

@@ -56,7 +56,6 @@ def lender(screened: tuple[Path, Night], tmp_path: Path) -> Lender:
 
 @pytest.fixture
 def night(screened: tuple[Path, Night], lender: Lender) -> Night:
-    """That night, in the lender's folder."""
     folder, night = screened
     return Night(lender.folder / night.folder.relative_to(folder), night.report)
 
@@ -66,7 +65,6 @@ def chosen(night: Night, decision: str = "approve") -> set[str]:
 
 
 def states(rows: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """Return what became of each customer."""
     return {customer: row["state"] for customer, row in rows.items()}
 
 
@@ -178,7 +176,6 @@ def test_service_is_told_only_what_was_asked_for(lender: Lender, night: Night) -
 
 
 def reviewed(lender: Lender, night: Night, customer: str, decision: str) -> None:
-    """Let a reviewer decide on a customer's present evidence."""
     with open_journal(lender.folder / "home") as journal:
         batch = night.report["batch"]
         pseudonym = journal.pseudonyms.customer(batch, customer)
@@ -229,40 +226,31 @@ def test_reviewers_decision_counts(lender: Lender, night: Night) -> None:
 # --- runs that cannot be offered from ---
 
 
-def spoil(folder: Path, file: str, change: tuple[str, str] | None) -> None:
-    """Put other words into a file of a run's folder; without any, take the file away."""
-    if change is None:
-        (folder / file).unlink()
-        return
-    text = (folder / file).read_bytes()
-    old, new = (each.encode() for each in change)
-    assert old in text
-    (folder / file).write_bytes(text.replace(old, new))
-
-
-STOPPED = ("report.json", ('"completed"', '"stopped"'))
-
-
-UNSOUND: tuple[tuple[str, tuple[str, str] | None, str], ...] = (
-    (*STOPPED, "was stopped .* --run"),
-    ("report.json", ('"publishable"', '"held": ["too many"], "publishable"'), "is held"),
-    ("report.json", ('"completed"', '"test_mode"'), "test mode"),
-    ("report.json", None, "no folder of a finished run"),
-    ("manifest.json", None, "is not finished"),
-    ("manifest.json", ('"enriched/', '"gone/'), "were purged"),
-    ("enriched/part-00000.parquet", ("PAR1", "PAR2"), "not as the run has left it"),
+UNSOUND = (
+    ("report.json", '"completed"', '"stopped"', "was stopped .* --run"),
+    ("report.json", '"publishable"', '"held": ["too many"], "publishable"', "is held"),
+    ("report.json", '"completed"', '"test_mode"', "test mode"),
+    ("report.json", None, None, "no folder of a finished run"),
+    ("manifest.json", None, None, "is not finished"),
+    ("manifest.json", '"enriched/', '"gone/', "were purged"),
+    ("enriched/part-00000.parquet", "PAR1", "PAR2", "not as the run has left it"),
 )
+"""Files of a run, words put in place of others (of none: the file is gone), and what is said."""
 
 
 def test_unsound_run_is_refused_before_anything_is_asked(lender: Lender, night: Night) -> None:
     """One line says what is the matter; the service hears nothing, no folder is left."""
     before = set((lender.folder / "out").iterdir())
-    for file, change, said in UNSOUND:
-        sound = (night.folder / file).read_bytes()
-        spoil(night.folder, file, change)
+    for file, old, new, said in UNSOUND:
+        path, sound = night.folder / file, (night.folder / file).read_bytes()
+        if old is None or new is None:
+            path.unlink()
+        else:
+            assert old.encode() in sound
+            path.write_bytes(sound.replace(old.encode(), new.encode()))
         with pytest.raises(InputError, match=said):
-            pytest.fail(f"{file} with {change} was taken: {lender.offer(night).folder}")
-        (night.folder / file).write_bytes(sound)
+            pytest.fail(f"{file} with {new} was taken: {lender.offer(night).folder}")
+        path.write_bytes(sound)
     assert lender.calls("loan_products") == []
     assert set((lender.folder / "out").iterdir()) == before
 
@@ -286,7 +274,6 @@ def test_key_that_is_no_distributors_is_told_in_one_line(lender: Lender, night: 
 
 
 def fault(lender: Lender, name: str, at_call: int = 1, calls: int = 1) -> None:
-    """Let the sandbox fail at starts of loans."""
     script = [Scripted(name, at_call, calls, "loan_start")]
     lender.sandbox.faults = FaultPlan(0, script=script)
 
@@ -312,16 +299,28 @@ def test_lost_answer_is_named_and_never_asked_again_by_machine(
     assert len(lender.calls("loan_start")) == made + 1
 
 
-def test_refused_start_is_failed_and_may_be_offered_again(lender: Lender, night: Night) -> None:
-    """What the service refuses has made no link."""
-    said = httpx.Response(400, json={"status": "error", "message": "Not this customer"})
-    lender.instead = lambda asked: said if b"c1@mail" in asked.content else None
+@pytest.mark.parametrize(
+    ("said", "problem", "refused"),
+    [
+        ("Customer of this product was not found", "rejected", [0]),
+        ("Loan product not found", "no_product", [1, 2]),
+    ],
+)
+def test_refused_start_is_failed_and_may_be_offered_again(
+    lender: Lender, night: Night, said: str, problem: str, refused: list[int]
+) -> None:
+    """Neither a text about one customer nor a later answer ends a run: others have links."""
+    numbers = count()
+    answer = httpx.Response(400, json={"status": "error", "message": said})
+    lender.instead = lambda _asked: answer if next(numbers) in refused else None
     found = lender.offer(night)
-    (failed,) = [c for c, row in found.offers.items() if row["state"] == "failed"]
-    assert found.offers[failed]["problem"] == "rejected"
-    assert found.offers[failed]["url"] is None
-    lender.instead = lambda _asked: None
-    assert lender.offer(night).offers[failed]["state"] == "offered"
+    assert found.report["state"] == "completed"
+    failed = {who: row for who, row in found.offers.items() if row["state"] == "failed"}
+    assert found.report["offers"]["failed"] == len(failed) == len(refused)
+    assert {(row["problem"], row["url"]) for row in failed.values()} == {(problem, None)}
+    assert found.report["offers"]["offered"] == len(chosen(night)) - len(refused)
+    again = lender.offer(night).offers
+    assert {again[who]["state"] for who in failed} == {"offered"}
 
 
 def test_product_that_the_service_does_not_have_ends_the_run_after_one_call(
@@ -333,23 +332,6 @@ def test_product_that_the_service_does_not_have_ends_the_run_after_one_call(
     assert len(lender.calls("loan_start")) == 1
     with open_journal(lender.folder / "home") as journal:
         assert journal.runs.newest(flow="offer_loans") == []
-
-
-@pytest.mark.parametrize(
-    ("said", "refused"),
-    [("Customer of this product was not found", [0]), ("Loan product not found", [1, 2])],
-)
-def test_a_product_counts_as_missing_by_the_first_answer_alone(
-    lender: Lender, night: Night, said: str, refused: list[int]
-) -> None:
-    """Neither a text about one customer nor a later answer ends a run: others have links."""
-    numbers = count()
-    answer = httpx.Response(400, json={"status": "error", "message": said})
-    lender.instead = lambda _asked: answer if next(numbers) in refused else None
-    found = lender.offer(night)
-    assert found.report["state"] == "completed"
-    assert found.report["offers"]["failed"] == len(refused)
-    assert found.report["offers"]["offered"] == len(chosen(night)) - len(refused)
 
 
 def test_test_mode_offers_nothing(lender: Lender, night: Night) -> None:

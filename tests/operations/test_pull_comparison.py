@@ -36,7 +36,6 @@ DAY = 86_400_000_000
 
 
 def answered(*numbers: int, content: str = "") -> list[Answered]:
-    """Return records that occurred on days by their numbers."""
     return [
         Answered(b"key%d" % each, f"{each}{content}".encode(), b"{}", each * DAY)
         for each in numbers
@@ -44,7 +43,6 @@ def answered(*numbers: int, content: str = "") -> list[Answered]:
 
 
 def known(records: Sequence[Answered]) -> list[Known]:
-    """Return records as an earlier pull kept them."""
     return [
         Known(place, each.key, each.content, each.occurred_at) for place, each in enumerate(records)
     ]
@@ -53,7 +51,6 @@ def known(records: Sequence[Answered]) -> list[Known]:
 def held_against(
     before: Sequence[Answered], now: Sequence[Answered], *, confirms: bool = False, old: int = 0
 ) -> Difference:
-    """Compare a list with the one before."""
     return compare(known(before), now, confirms=confirms, old_before=old * DAY)
 
 
@@ -127,7 +124,6 @@ def test_the_same_id_with_other_content_is_kept_and_told() -> None:
 
 
 def test_numbers_survive_to_the_letter() -> None:
-    """What is kept of a record has every number as the service wrote it."""
     for number in ("1.10", "1E5", "-0", "0.1000", "12345678901234567890.123", "1e-7", "100"):
         given_ = f'{{"data": [{{"amount": {number}, "deep": [{{"n": {number}}}]}}]}}'
         raw = read_list(given_.encode())
@@ -138,7 +134,6 @@ def test_numbers_survive_to_the_letter() -> None:
 
 
 def seen(text: str, drift: Drift | None = None) -> dict[str, Any]:
-    """Return the typed values of a record of JSON text."""
     return FIELDS.view(parse_text(text.encode()), drift).values
 
 

@@ -18,7 +18,6 @@ CUSTOMERS = ("C1", "C2", "C3")
 
 
 def run_guide() -> dict[str, Any]:
-    """Run every block of the guide's Python in order, and return what it named."""
     blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
     assert len(blocks) == 3
     named: dict[str, Any] = {}

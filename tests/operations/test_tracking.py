@@ -50,7 +50,6 @@ def lender(offered: tuple[Path, Lender, Offered], tmp_path: Path) -> Lender:
 
 
 def asked(lender: Lender) -> TrackLoans:
-    """Return what a run that follows loans is given."""
     return TrackLoans(output=str(lender.folder / "out"))
 
 
@@ -161,8 +160,6 @@ def test_what_a_dead_run_saw_is_told_by_the_next(lender: Lender, offers: Offered
 
 
 def test_two_runs_at_once_tell_each_change_once(lender: Lender, offers: Offered) -> None:
-    """Whichever writes down what it saw tells it."""
-
     async def both() -> list[Offered]:
         runs = (lender.ran(LoanTracking, asked(lender)) for _ in range(2))
         return list(await asyncio.gather(*runs))

@@ -26,8 +26,13 @@ def no_cash_flow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def lender(tmp_path: Path) -> Lender:
-    """A lender with nobody's consent yet."""
     return Lender(tmp_path)
+
+
+def live(lender: Lender) -> set[str]:
+    """Return who has a live grant."""
+    with lender.consents() as consents:
+        return {each.customer_id for each in consents.grants() if each.state == "live"}
 
 
 def changes_between(customer: str, before: int, day: int) -> dict[str, list[str]]:
@@ -46,9 +51,14 @@ def changes_between(customer: str, before: int, day: int) -> dict[str, list[str]
 def test_every_transaction_is_there_once_and_typed(lender: Lender) -> None:
     """What the sandbox lists stands in the output, each once, money exact and times in UTC.
 
-    A second pull of the same day tells no change and writes no part.
+    A quote saves nothing; a second pull of the same day tells no change and writes no part.
     """
     lender.consent(["C1", "C2"])
+    quote = lender.pull(quote_only=True)
+    assert (quote["rows"]["read"], quote["calls"]) == (2, 2)
+    with lender.opened() as journal:
+        assert PullStore(journal).pulls.all() == []
+        assert journal.runs.newest() == []
     report = lender.pull()
     expected = {each: transactions_of(username(each)) for each in ("C1", "C2")}
     assert (report["state"], report["customers"]["pulled"]) == ("completed", 2)
@@ -70,18 +80,7 @@ def test_every_transaction_is_there_once_and_typed(lender: Lender) -> None:
     assert len(list((lender.folder / "out" / "transactions").glob("*/*.parquet"))) == 1
 
 
-def test_a_quote_of_a_pull_counts_the_customers_and_saves_nothing(lender: Lender) -> None:
-    """Pulls are free, but a lender may be told otherwise by its prices."""
-    lender.consent(["C1", "C2"])
-    quote = lender.pull(quote_only=True)
-    assert (quote["rows"]["read"], quote["calls"]) == (2, 2)
-    with lender.opened() as journal:
-        assert PullStore(journal).pulls.all() == []
-        assert journal.runs.newest() == []
-
-
 def test_days_are_told_exactly_as_the_sandbox_made_them(lender: Lender) -> None:
-    """Added, modified and removed of three days, to the last record."""
     customers = [f"C{number}" for number in range(8)]
     lender.consent(customers)
     lender.pull()
@@ -134,9 +133,7 @@ def test_expired_tokens_are_refreshed_once_and_a_refused_refresh_lapses_its_gran
     assert (lender.count(never, "refreshes"), lender.count(never, "refused_tokens")) == (1, 2)
     refreshing = report["checks"]["aggregator_refresh"]
     assert (refreshing["free"], refreshing["attempts"]) == (3, 4)
-    with lender.consents() as consents:
-        ended = {each.customer_id: each.state for each in consents.grants() if each.state != "live"}
-    assert ended == {revoked: "lapsed"}
+    assert live(lender) == {"C1", "C2", never, withheld}
     again = lender.pull()
     assert again["customers"]["due"] == 3
     assert lender.count("C1", "refreshes") == lender.count(revoked, "refused_refreshes") == 1
@@ -169,8 +166,7 @@ def test_bad_key_lapses_nothing_and_the_run_goes_on_with_a_good_one(tmp_path: Pa
     report = lender.pull()
     assert (report["state"], report["stop_reason"]) == ("stopped", "auth")
     assert report["customers"]["refresh_refused"] == 5
-    with lender.consents() as consents:
-        assert {grant.state for grant in consents.grants()} == {"live"}
+    assert len(live(lender)) == 5
     lender.settings["api_key"] = "right-key"
     again = lender.pull(run=report["run_id"])
     assert (again["state"], again["customers"]["pulled"]) == ("completed", 5)
@@ -181,11 +177,9 @@ def test_refresh_in_doubt_leaves_the_grant_alive(lender: Lender) -> None:
     lender.settings["attempts"] = 1
     lender.consent(["auth-fails-twice@magic.example", "C1"])
     lender.expire_tokens()
-    report = lender.pull()
-    troubled = report["customers"]["in_doubt"] + report["customers"]["failed"]
-    assert (troubled, report["customers"]["lapsed"]) == (1, 0)
-    with lender.consents() as consents:
-        assert {grant.state for grant in consents.grants()} == {"live"}
+    customers = lender.pull()["customers"]
+    assert (customers["in_doubt"] + customers["failed"], customers["lapsed"]) == (1, 0)
+    assert live(lender) == {"auth-fails-twice@magic.example", "C1"}
 
 
 # --- lists that are not as they should be ---
@@ -251,23 +245,19 @@ def test_records_without_ids_are_told_apart_by_content(lender: Lender) -> None:
 # --- stopping and going on ---
 
 
-def test_pull_that_died_before_it_saved_its_customers_pulls_them_when_resumed(
-    lender: Lender,
-) -> None:
-    """It must not complete without asking anybody."""
+def test_a_resumed_pull_asks_whom_it_began_with(lender: Lender) -> None:
+    """Who consented since then belongs to the next pull.
+
+    One that died before it saved its customers must not complete without asking anybody.
+    """
+    ended = lender.pull()
     lender.consent(["C1", "C2"])
+    assert lender.pull(run=ended["run_id"])["customers"]["pulled"] == 0
     parameters = PullTransactions(output=lender.out)
     died = TransactionPull.open(parameters, lender.read_settings(), clock=lender.clock)
     died.run.close()
     report = lender.pull(run=died.run.run_id)
     assert (report["state"], report["customers"]["pulled"]) == ("completed", 2)
-
-
-def test_pull_that_had_nobody_to_ask_asks_nobody_when_resumed(lender: Lender) -> None:
-    """Who consented since then belongs to the next pull."""
-    ended = lender.pull()
-    lender.consent(["C1"])
-    assert lender.pull(run=ended["run_id"])["customers"]["pulled"] == 0
 
 
 def test_pull_that_was_stopped_goes_on_with_those_who_are_left(lender: Lender) -> None:
