@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from nightscreen.config.declarations import Declarations
-from nightscreen.files.run_folder import RunFolder
-from nightscreen.journal.actor import Actor
-from nightscreen.report.anomaly_check import earlier_reports, find_anomalies, hold
-from nightscreen.runs.open_cases import release
-from nightscreen.schemas.errors import InputError
-from tests.begun import begin_run
-from tests.results.nights_in_a_test import BATCH, Nights
+from nightscreen.report.anomaly_check import find_anomalies
 
 
 def report(run_id: str, *, publishable: bool = True, **karma: int) -> dict[str, Any]:
@@ -69,7 +60,6 @@ def test_a_night_unlike_its_fellows_is_held(night: str) -> None:
 
 
 def test_what_holds_a_night_is_told_with_check_rate_and_median() -> None:
-    """Whoever looks at it is given the figures."""
     assert find_anomalies(report("t", clear=4900, listed=100), USUAL) == [
         "Karma: 2.00% listed, against a median of 5.00% over the last 14 nights"
     ]
@@ -77,44 +67,3 @@ def test_what_holds_a_night_is_told_with_check_rate_and_median() -> None:
         "Karma: every answer is clear",
         "Karma: 0.00% listed, against a median of 5.00% over the last 14 nights",
     ]
-
-
-def held_run(tmp_path: Path) -> tuple[Nights, RunFolder]:
-    """Return a journal with one held run, and its folder."""
-    nights = Nights(tmp_path)
-    folder = nights.folder("run-1")
-    begin_run(nights.journal, "run-1", batch=BATCH, folder=str(folder.path))
-    document = hold(report("run-1", clear=600), ["Karma: every answer is clear"])
-    folder.write_json("report.json", document)
-    folder.write_json("manifest.json", {"publishable": False, "files": folder.files()})
-    nights.journal.runs.finish("run-1", state="completed", stop_reason=None, report=document)
-    return nights, folder
-
-
-def test_a_held_run_is_released_with_a_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Journal, report and manifest say publishable from then on, and why."""
-    monkeypatch.setattr("nightscreen.runs.open_cases.report_page", lambda _: "page")
-    nights, folder = held_run(tmp_path)
-    release(nights.journal, Actor("Ada"), "run-1", "A new branch.", Declarations())
-    written = json.loads((folder.path / "report.json").read_text("utf-8"))
-    manifest = json.loads((folder.path / "manifest.json").read_text("utf-8"))
-    assert written["publishable"] is manifest["publishable"] is True
-    assert written["released"]["reason"] == "A new branch."
-    assert manifest["files"]["report.json"] == folder.files()["report.json"]
-    begin_run(nights.journal, "offers", batch=BATCH, flow="loans_offer")  # no night of the batch
-    nights.journal.runs.finish("offers", state="completed", stop_reason=None, report=written)
-    (night,) = earlier_reports(nights.journal, BATCH, "run-2")
-    assert night["publishable"] is True
-    with pytest.raises(InputError, match="not held"):
-        release(nights.journal, Actor("Ada"), "run-1", "again", Declarations())
-    nights.journal.close()
-
-
-@pytest.mark.parametrize(("run_id", "reason"), [("run-9", "because"), ("run-1", " ")])
-def test_release_needs_a_run_and_a_reason(tmp_path: Path, run_id: str, reason: str) -> None:
-    nights, _ = held_run(tmp_path)
-    with pytest.raises(InputError):
-        release(nights.journal, Actor("Ada"), run_id, reason, Declarations())
-    nights.journal.close()

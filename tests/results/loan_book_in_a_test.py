@@ -51,7 +51,6 @@ class Book:
 
     @property
     def today(self) -> date:
-        """The day of the journal's clock, in Lagos."""
         return to_instant(self.nights.now).astimezone(LAGOS).date()
 
     def night(
@@ -97,7 +96,6 @@ class Book:
     def take(
         self, rows: Iterable[Mapping[str, Any]], headings: Mapping[str, str] | None = None
     ) -> dict[str, Any]:
-        """Import a loan book and return the report of it."""
         path = self.write(rows, headings or HEADINGS)
         return import_outcomes(self.nights.journal, path, output=self.folder / "out")
 

@@ -38,7 +38,6 @@ def kinds(told: list[dict[str, Any]]) -> list[str]:
 
 @pytest.fixture
 def nights(tmp_path: Path) -> Iterator[Nights]:
-    """A journal without any night yet."""
     found = Nights(tmp_path)
     yield found
     found.journal.close()
@@ -201,7 +200,6 @@ def test_merging_keeps_the_newest_and_loses_no_check(old: State, new: State) -> 
 def test_kinds_of_change(
     compare: Compare, old: str | None, new: str | None, kind: ChangeKind
 ) -> None:
-    """Each way of comparing tells worse from better as it should."""
     assert field_kind(Column("field", Kind.WORD, "", compare, ("good", "bad")), old, new) is kind
 
 

@@ -45,7 +45,6 @@ def said(
 
 
 def in_words(decided: tuple[str, list[str]]) -> str:
-    """Return decision and reasons in one line."""
     return " ".join((decided[0], *decided[1]))
 
 
@@ -124,7 +123,6 @@ CASES: dict[str, tuple[dict[str, Any], str]] = {
 
 
 def test_the_default_policy_by_cases() -> None:
-    """Each line of the default policy's table decides as it says."""
     found = said(enriched([row for row, _ in CASES.values()]), purpose="portfolio")
     assert dict(zip(CASES, map(in_words, found), strict=True)) == {
         name: expected for name, (_, expected) in CASES.items()
@@ -165,7 +163,6 @@ KINDS_OF_LISTING = {
 
 
 def test_a_kind_of_listing_is_known_in_any_writing_and_else_reviewed() -> None:
-    """Only words that say default or fraud and nothing else decline; all others want a person."""
     kinds = {word: kind for kind, written in KINDS_OF_LISTING.items() for word in written}
     found = said(enriched([listed(90_000, karma_type=word) for word in kinds]), purpose="portfolio")
     assert {
@@ -240,7 +237,6 @@ def test_columns_of_later_stations_count_where_they_are(
 
 
 def test_a_row_with_an_open_check_is_never_approved() -> None:
-    """What was asked for and has no answer leaves the row undecided, whichever check it is."""
     words = ("in_doubt", "failed", "pending", "test_mode", "unreadable")
     rows = [{**NO_HISTORY, column: word} for column in STATUSES for word in words]
     assert [decision for decision, _ in said(enriched(rows))] == ["undecided"] * len(rows)

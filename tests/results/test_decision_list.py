@@ -52,7 +52,6 @@ class Written:
 
     @property
     def rows(self) -> dict[str, dict[str, str]]:
-        """Return the rows of the CSV file, in order, by customer."""
         return {row["customer_id"]: row for row in csv_rows(self.folder / "decisions.csv")}
 
     @property
@@ -63,7 +62,6 @@ class Written:
         return [[cell.value for cell in row] for row in self.book[name].iter_rows()]
 
     def ids(self, name: str) -> list[Any]:
-        """Return the customers of a sheet, in order."""
         return [row[0] for row in self.sheet(name)[1:]]
 
     @property
@@ -148,10 +146,30 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Written:
         return write(tmp_path_factory.mktemp("list"), ROWS)
 
 
-def test_all_but_approved_rows_are_listed_worst_exposure_first(found: Written) -> None:
-    """A blank exposure is not zero: it stands where the middle of the known ones does."""
+def test_the_list_has_whom_to_look_at_and_what_to_work_by(found: Written) -> None:
+    """All but approved rows, worst exposure first; a blank one stands where the middle one does.
+
+    Of listings the one by BVN is shown, with its own amount: it declined, not a larger one of a
+    phone that others use too. A column with a name of the list's own stands beside it.
+    """
     assert list(found.rows) == BY_RANK
     assert dict(found.counts.listed) == {"decline": 1, "review": 3, "undecided": 1}
+    row, own = found.rows["0007"], found.rows["none"]
+    assert (row["karma_reporter"], row["karma_amount"]) == ("Harbour Finance", "7000.00")
+    assert (row["karma_listed_by"], row["bvn_last4"]) == ("phone, bvn", "0008")
+    assert found.rows["small"]["phone"] == "'+2348031112223"
+    assert (own["input_previous_decision"], own["Change"]) == ("mine", "mine")
+    assert "mine" not in (own["change"], own["previous_decision"], own["karma_type"])
+    assert "phone" in found.sheet("Details")[0]
+
+
+def test_the_list_shows_no_other_identifier(found: Written) -> None:
+    """Neither BVN nor account is in either file; a malformed BVN shows no digits."""
+    text = (found.folder / "decisions.csv").read_text("utf-8")
+    with zipfile.ZipFile(found.folder / "decisions.xlsx") as archive:
+        text += "".join(archive.read(name).decode() for name in archive.namelist())
+    secrets = ("22212345678", "22212340008", "0123456789", "9988776655", "6655")
+    assert not any(secret in text for secret in secrets)
 
 
 def test_the_workbook_holds_the_first_by_rank_and_the_largest_approved(
@@ -171,32 +189,6 @@ def test_the_workbook_holds_the_first_by_rank_and_the_largest_approved(
     assert whole.ids("Decisions") == BY_RANK
     assert whole.ids("Approved") == ["A1", "A4", "A3", "A0", "A2"]
     assert limit not in whole.summary
-
-
-def test_the_listing_shown_is_the_one_by_bvn_with_its_own_amount(found: Written) -> None:
-    """What declined stands on the list, not a larger listing of a phone that others use too."""
-    row = found.rows["0007"]
-    assert (row["karma_reporter"], row["karma_amount"]) == ("Harbour Finance", "7000.00")
-    assert row["karma_listed_by"] == "phone, bvn"
-
-
-def test_columns_the_policy_carries_stand_on_the_list(found: Written) -> None:
-    """A contact is there to work by; one with a name of the list's own stands beside it."""
-    assert found.rows["small"]["phone"] == "'+2348031112223"
-    own = found.rows["none"]
-    assert (own["input_previous_decision"], own["Change"]) == ("mine", "mine")
-    assert "mine" not in (own["change"], own["previous_decision"], own["karma_type"])
-    assert "phone" in found.sheet("Details")[0]
-
-
-def test_the_list_shows_no_other_identifier(found: Written) -> None:
-    """Neither BVN nor account is in either file; a malformed BVN shows no digits."""
-    text = (found.folder / "decisions.csv").read_text("utf-8")
-    with zipfile.ZipFile(found.folder / "decisions.xlsx") as archive:
-        text += "".join(archive.read(name).decode() for name in archive.namelist())
-    secrets = ("22212345678", "22212340008", "0123456789", "9988776655", "6655")
-    assert not any(secret in text for secret in secrets)
-    assert found.rows["0007"]["bvn_last4"] == "0008"
 
 
 def test_the_workbook_has_text_dates_filters_and_frozen_headings(found: Written) -> None:

@@ -21,6 +21,7 @@ from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.policy.load import check_policy
 from nightscreen.privacy.contests import answer_contest, open_contest
+from nightscreen.report.anomaly_check import earlier_reports
 from nightscreen.results.notices import (
     NOTICE_COLUMNS,
     confirm_proposals,
@@ -33,6 +34,7 @@ from nightscreen.schemas.clock import LAGOS
 from nightscreen.schemas.contests import ContestOutcome
 from nightscreen.schemas.errors import InputError, NotAllowedError
 from nightscreen.schemas.policy import ASK_US
+from tests.begun import begin_run
 from tests.results.reviewing import filled, save
 from tests.screening import Night, World, csv_rows, customer
 
@@ -151,10 +153,13 @@ def test_words_are_those_of_the_customers_language_where_the_rule_has_it(
     assert not RunFiles.of(night.folder, "").touched
 
 
-def test_a_held_run_tells_its_customers_once_it_is_released(
+def test_a_held_run_is_released_with_a_reason_and_tells_its_customers(
     nights: Screened, journal: Journal
 ) -> None:
-    """The file that it lacked is written, so that later reviews are added to it too."""
+    """Journal, report and manifest say publishable from then on, and why.
+
+    The file of notices that it lacked is written, so that later reviews are added to it too.
+    """
     night, run_id = nights.alone, nights.alone.report["run_id"]
     to_send = set(read(night.folder))
     said, files = night.report["customer_notices"], dict(night.report["files"])
@@ -163,12 +168,25 @@ def test_a_held_run_tells_its_customers_once_it_is_released(
     held["customer_notices"] = None
     journal.runs.keep_report(run_id, held)
     (night.folder / "notices.csv").unlink()
+    for unknown, reason in (("run-9", "because"), (run_id, " ")):
+        with pytest.raises(InputError):
+            release(journal, Actor("Ada"), unknown, reason, ALONE)
+    assert earlier_reports(journal, "alone", "later")[0]["publishable"] is False
     report = release(journal, Actor("Ada"), run_id, "Looked at.", ALONE)
+    with pytest.raises(InputError, match="not held"):
+        release(journal, Actor("Ada"), run_id, "again", ALONE)
     assert set(read(night.folder)) == to_send != set()
     manifest = json.loads((night.folder / "manifest.json").read_text("utf-8"))
     assert manifest["files"]["notices.csv"]["rows"] == len(to_send)
     assert json.loads((night.folder / "report.json").read_text("utf-8")) == report
+    assert report["publishable"] is manifest["publishable"] is True
+    assert report["released"]["reason"] == "Looked at."
+    assert not RunFiles.of(night.folder, "").touched
     assert (report["customer_notices"], report["files"]["notices.csv"]) == (said, number)
+    begin_run(journal, "offers", batch="alone", flow="loans_offer")  # no night of the batch
+    journal.runs.finish("offers", state="completed", stop_reason=None, report=report)
+    (earlier,) = earlier_reports(journal, "alone", "later")
+    assert earlier["publishable"] is True
 
 
 def test_a_confirmed_run_is_decided_by_who_confirmed_it(nights: Screened, journal: Journal) -> None:

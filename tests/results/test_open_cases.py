@@ -2,13 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
-
-from sqlalchemy import update
-
 from nightscreen.config.declarations import Declarations
 from nightscreen.config.settings import GROUNDS
 from nightscreen.journal import Journal, open_journal
@@ -16,7 +9,6 @@ from nightscreen.journal.actor import Actor
 from nightscreen.journal.cases import Cases
 from nightscreen.journal.erasure import Erasures
 from nightscreen.journal.records import Records
-from nightscreen.journal.schema import runs
 from nightscreen.runs.open_cases import publish_cases, release
 from nightscreen.schemas.cases import OpenCase
 from tests.results.reviewing import filled, save
@@ -26,17 +18,10 @@ BATCH = "portfolio"
 
 
 def rows(*listed: int, of: int = 6) -> list[dict[str, str]]:
-    """Return customers, some of whom are on the karma list."""
     return [
         customer(number, **({"bvn": f"2299900000{number}"} if number in listed else {}))
         for number in range(1, of + 1)
     ]
-
-
-@contextmanager
-def journal_of(world: World) -> Iterator[Journal]:
-    with open_journal(world.folder / "home") as journal:
-        yield journal
 
 
 def cases(journal: Journal) -> dict[str, str]:
@@ -53,7 +38,7 @@ def test_cases_follow_nights_decisions_and_releases(world: World) -> None:
     first = world.screen(rows(1, 2, 3), batch=BATCH, checks=["karma"])
     needing = {row["customer_id"] for row in first.rows if row["decision"] != "approve"}
     run_id = first.report["run_id"]
-    with journal_of(world) as journal:
+    with open_journal(world.folder / "home") as journal:
         assert set(cases(journal)) == needing >= {"C1", "C2", "C3"}
         save(journal, filled("C1", run_id, "decline"), filled("C2", run_id, "review"))
         assert {"C1", "C2"} & set(cases(journal)) == {"C2"}
@@ -61,12 +46,12 @@ def test_cases_follow_nights_decisions_and_releases(world: World) -> None:
             Cases(journal).take(BATCH, who, "Ada")
     left = rows(1, 2)[:2] + rows()[3:]
     second = world.screen(left, batch=BATCH, checks=["karma"])
-    with journal_of(world) as journal:
+    with open_journal(world.folder / "home") as journal:
         found = cases(journal)
         assert {"C1", "C2", "C3"} & set(found) == {"C2"}
         assert set(found.values()) == {second.report["run_id"]}
         assert len(Records(journal, OpenCase).all(state="Ada")) == 1
-        hold_back(journal, run_id, first.report)
+        journal.runs.keep_report(run_id, {**first.report, "held": ["odd"], "publishable": False})
         release(journal, Actor("Ada"), run_id, "A new branch.", Declarations())
         released = cases(journal)
         assert released.pop("C3") == run_id
@@ -77,14 +62,7 @@ def test_cases_follow_nights_decisions_and_releases(world: World) -> None:
         publish_cases(journal, newer, second.folder)
         assert cases(journal) == found
     world.screen(left, batch=BATCH, checks=["karma", "bank_account"])
-    with journal_of(world) as journal:
+    with open_journal(world.folder / "home") as journal:
         assert "C1" in cases(journal)
         Erasures(journal).purge(dict.fromkeys(GROUNDS, journal.clock() + 1))
         assert cases(journal) == {}
-
-
-def hold_back(journal: Journal, run_id: str, report: dict[str, Any]) -> None:
-    """Make a run one that was held back."""
-    held = json.dumps({**report, "held": ["odd"], "publishable": False})
-    with journal.database.writing() as connection:
-        connection.execute(update(runs).where(runs.c.run_id == run_id).values(report=held))

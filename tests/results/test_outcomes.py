@@ -45,12 +45,10 @@ def lived(tmp_path_factory: pytest.TempPathFactory) -> tuple[Book, list[Path]]:
 
 @pytest.fixture
 def book(tmp_path: Path) -> Book:
-    """A lender with a journal and no nights yet."""
     return Book(tmp_path)
 
 
 def after(book: Book, *decisions: str) -> Book:
-    """Let a night decide about customers A, B, C and so on."""
     rows = [
         enriched_row(chr(65 + place), decision=decision, reasons=["OLD"])
         for place, decision in enumerate(decisions)
