@@ -36,7 +36,6 @@ def needed(rows: Sequence[tuple[str, int, int]]) -> LookupRanking:
 
 
 def ranked(rows: Sequence[tuple[str, int, int]]) -> list[tuple[str, int, int]]:
-    """Return the rows in the order in which they are asked."""
     return [rows[place] for place in rank(needed(rows), PRICES)]
 
 

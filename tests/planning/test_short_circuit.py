@@ -28,7 +28,6 @@ STOP: dict[str, Any] = {"checks": ["karma"], "karma_stop_at_first": True}
 
 
 def asked_by(world: World) -> Counter[str]:
-    """Return how many calls asked by BVN, and how many by phone."""
     calls = world.calls("karma")
     return Counter("phone" if call["identity"][0] == "+" else "bvn" for call in calls)
 
@@ -42,12 +41,10 @@ def numbers(kind: str, *, listed: bool) -> Iterator[int]:
 
 
 def phone(number: int) -> str:
-    """Return a made-up phone as a lender writes it."""
     return f"0803{number:07d}"
 
 
 def nuban(row: dict[str, str]) -> str:
-    """Return a customer's account as karma is asked by it."""
     return f"{row['bank_code']}-{row['account_number']}"
 
 
@@ -64,7 +61,6 @@ def people() -> list[dict[str, str]]:
 
 
 def test_each_identity_is_its_own_lookup_and_listing(world: World) -> None:
-    """Five identities are five calls a row, five lines of the quote and of the report."""
     rows = [
         customer(
             number,

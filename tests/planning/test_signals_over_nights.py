@@ -58,7 +58,6 @@ class Nights:
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
-    """Screen the nights once; they are looked at only."""
     world = World(tmp_path_factory.mktemp("nights"))
     options = {"karma_identities": ["bvn", "phone"]}
     many = [customer(number, phone=PHONE) for number in range(41, 62)]
@@ -75,21 +74,35 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Nights:
     )
 
 
-def test_a_bvn_of_an_earlier_batch_is_a_duplicate(nights: Nights) -> None:
-    """Night one has it in one batch, a later night under another customer in another."""
+def test_a_bvn_or_account_of_an_earlier_batch_is_shared(nights: Nights) -> None:
+    """A policy's rule follows from the journal as from the batch."""
     same, fresh = row_of(nights.traders, "C3"), row_of(nights.traders, "C4")
     assert (same["batch_same_bvn"], fresh["batch_same_bvn"]) == (1, 0)
-    assert "DUPLICATE_BVN" in same["reasons"]
-    assert "DUPLICATE_BVN" not in fresh["reasons"]
-
-
-def test_an_account_under_two_bvns_in_two_batches_is_shared(nights: Nights) -> None:
-    """The policy's rule follows from the journal as from the batch."""
+    assert ["DUPLICATE_BVN" in row["reasons"] for row in (same, fresh)] == [True, False]
     for who in ("C5", "C6"):
         row = row_of(nights.traders, who)
         assert (row["batch_account_bvns"], row["batch_same_account"]) == (2, 2)
         assert "SHARED_ACCOUNT" in row["reasons"]
     assert row_of(nights.others, "C7")["batch_account_bvns"] == 1
+
+
+def test_a_phone_of_more_than_twenty_customers_over_batches_is_nobodys(nights: Nights) -> None:
+    """Fifteen and five may share one: it is looked up, once. With one more it is not, and told."""
+    asked = [call["identity"] for call in nights.world.calls("karma")]
+    assert asked.count(f"+234{PHONE[1:]}") == 1
+    having = [row_of(nights.traders, f"C{number}") for number in range(56, 61)]
+    assert [row["batch_same_phone"] for row in having] == [19] * 5
+    assert nights.first.column("batch_same_phone") == [0] * 3 + [14] * 15
+    assert set(nights.traders.column("karma_status")) <= {"clear", "listed"}
+    night = nights.others
+    assert night.column("batch_same_phone") == [20, 0]
+    assert night.report["checks"]["karma"]["lookups"] == 3
+    problems = csv_rows(night.folder / "problems.csv")
+    found = [row for row in problems if row["code"] == "phone_of_many"]
+    assert [(row["line"], row["column"], row["action"]) for row in found] == [
+        ("2", "phone", "warned")
+    ]
+    assert night.report["files"]["problems.csv"] >= 1
 
 
 def test_the_same_customer_is_one_customer(nights: Nights) -> None:
@@ -104,29 +117,6 @@ def test_the_same_customer_is_one_customer(nights: Nights) -> None:
         assert row["batch_account_bvns"] == 1
     for name in ("batch_same_bvn", "batch_same_account", "batch_same_phone"):
         assert nights.again.column(name) == nights.first.column(name)
-
-
-def test_twenty_customers_may_share_a_phone(nights: Nights) -> None:
-    """Fifteen and five are not more than twenty: it is looked up, once."""
-    asked = [call["identity"] for call in nights.world.calls("karma")]
-    assert asked.count(f"+234{PHONE[1:]}") == 1
-    having = [row_of(nights.traders, f"C{number}") for number in range(56, 61)]
-    assert [row["batch_same_phone"] for row in having] == [19] * 5
-    assert nights.first.column("batch_same_phone") == [0] * 3 + [14] * 15
-    assert set(nights.traders.column("karma_status")) <= {"clear", "listed"}
-
-
-def test_a_phone_of_many_over_two_batches_is_nobodys(nights: Nights) -> None:
-    """Twenty-one customers have it: it is not looked up, and the problems say so."""
-    night = nights.others
-    assert night.column("batch_same_phone") == [20, 0]
-    assert night.report["checks"]["karma"]["lookups"] == 3
-    problems = csv_rows(night.folder / "problems.csv")
-    found = [row for row in problems if row["code"] == "phone_of_many"]
-    assert [(row["line"], row["column"], row["action"]) for row in found] == [
-        ("2", "phone", "warned")
-    ]
-    assert night.report["files"]["problems.csv"] >= 1
 
 
 def test_an_erased_person_is_counted_no_more(world: World) -> None:

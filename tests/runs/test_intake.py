@@ -54,7 +54,6 @@ def take(
 
 
 def found(batch: RowBatch) -> list[tuple[int, str, str, str]]:
-    """Return the findings without their sentences."""
     return [(p.line, p.column, p.code, p.action.value) for p in batch.problems]
 
 
@@ -125,7 +124,6 @@ REFUSED: list[tuple[Row, str, str]] = [
 
 
 def test_rows_without_id_or_identifier_are_refused_as_they_came() -> None:
-    """A refused row keeps its own values, and there is a line in both accounts of it."""
     for row, column, code in REFUSED:
         batch = take(row)
         (refused,) = batch.refused
@@ -159,7 +157,6 @@ def test_one_usable_identifier_lets_a_row_go_on() -> None:
 
 
 def test_only_the_first_of_repeated_ids_passes_also_across_batches() -> None:
-    """The second and later rows of an id are refused, whatever lies between."""
     names = ["customer_id", "bvn"]
     intake = Intake(header(*names))
     rows: list[Row] = [{"customer_id": c, "bvn": BVN} for c in ("A", "B", "A ", "C")]

@@ -16,7 +16,7 @@ from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
 from tests.nights.standard import StandardNight
-from tests.screening import CONSENT, Night, World, csv_rows, customer, days_ago
+from tests.screening import CONSENT, World, csv_rows, customer, days_ago
 
 DAY = 24 * 3600 * 1_000_000
 
@@ -29,7 +29,6 @@ def _people(count: int, **changes: str) -> list[dict[str, str]]:
 def test_every_row_has_the_status_the_sandbox_knows(
     standard_night: StandardNight, name: str
 ) -> None:
-    """Karma, account and history of each row are what the sandbox's people say."""
     for row in standard_night(name).night.rows:
         listed = "listed" if karma_of(row["bvn"]) is not None else "clear"
         assert row["karma_status"] in {listed, "pending"}
@@ -46,7 +45,6 @@ def test_every_row_has_the_status_the_sandbox_knows(
 def test_second_night_pays_nothing(
     standard_night: StandardNight,
 ) -> None:
-    """All is reused, and the report says what that saved."""
     earlier, spent = standard_night("second"), standard_night("without-consent")
     night = spent.night
     assert spent.world.ends[1] == spent.world.ends[2]
@@ -100,33 +98,22 @@ REFERENCES = [
 """References that tell who they are about: by BVN, by another case, by blanks, by name."""
 
 
-@pytest.fixture(scope="module")
-def consents(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Night]:
-    """Return a night of customers with consents of every kind, with references of every kind."""
-    world = World(tmp_path_factory.mktemp("consents"))
+def test_no_row_without_consent_reaches_the_ecosystem(world: World) -> None:
+    """Only a reference, given in the past, not expired and not withdrawn, lets a call out.
+
+    One that names the person is carried neither into the call sheet nor into the journal.
+    """
     rows = [customer(11 + number, **consent) for number, (consent, _) in enumerate(CONSENTS)]
     for number, reference in enumerate(REFERENCES):
         row = customer(31 + number, phone="08031234567")
         bvn = row["bvn"]
         spaced = f"{bvn[:2]} {bvn[2:5]} {bvn[5:8]} {bvn[8:]}"
         rows.append({**row, **CONSENT, "consent_reference": reference.format(**row, spaced=spaced)})
-    return world, world.screen(rows)
-
-
-def test_no_row_without_consent_reaches_the_ecosystem(consents: tuple[World, Night]) -> None:
-    """Only a reference, given in the past, not expired and not withdrawn, lets a call out."""
-    world, night = consents
+    night = world.screen(rows)
     asked = {call["identity"] for call in world.calls("ecosystem")}
     for row, (_, valid) in zip(night.rows, CONSENTS, strict=False):
         assert (row["bvn"] in asked) == valid
         assert (row["ecosystem_status"] == "refused") == (not valid)
-
-
-def test_a_consent_reference_that_names_the_person_is_masked(
-    consents: tuple[World, Night],
-) -> None:
-    """However it is written, it is carried neither into the call sheet nor into the journal."""
-    _, night = consents
     calls = pq.read_table(night.folder / "calls.parquet").to_pylist()
     kept = [call["consent_reference"] for call in calls if call["check"] == "ecosystem"]
     assert kept.count(CONSENT["consent_reference"]) == 1
@@ -170,26 +157,19 @@ def test_answers_are_asked_again_once_they_are_old(tmp_path: Path) -> None:
     assert asked(10, freshness=["karma.clear=1,karma.listed=P1D"]) == len(rows)
 
 
-def test_the_cap_stops_the_run_and_money_is_not_left_unused(standard_night: StandardNight) -> None:
-    """At the cap the run stops with `budget`; nothing more would have fitted under it."""
+def test_the_cap_stops_the_run_and_what_was_reached_is_what_mattered_most(
+    standard_night: StandardNight,
+) -> None:
+    """Nothing more would have fitted under it, and no greater exposure was left out."""
     spent = standard_night("capped")
     report = spent.night.report
     assert (report["state"], report["stop_reason"]) == ("stopped", "budget")
     left = Decimal(report["cost"]["cap"]) - Decimal(spent.world.charged)
     assert 0 <= left < 25
-
-
-def test_what_was_reached_under_a_cap_is_what_mattered_most(standard_night: StandardNight) -> None:
-    """With money for a part, the rows with the greatest exposure have their answers."""
     reached, missed = (
-        [
-            row["exposure"]
-            for row in standard_night("capped").night.rows
-            if (row["karma_status"] == "pending") == waits
-        ]
+        [row["exposure"] for row in spent.night.rows if (row["karma_status"] == "pending") == waits]
         for waits in (False, True)
     )
-    assert missed
     # one call opens and one closes the books: they may lie anywhere in the funded part
     assert sorted(reached)[1] >= sorted(missed)[-2]
 
@@ -277,26 +257,13 @@ def test_a_freshness_that_cannot_be_read_is_told(given: list[str], told: str) ->
         overridden({}, given)
 
 
-@pytest.fixture(scope="module")
-def nightly(tmp_path_factory: pytest.TempPathFactory) -> tuple[World, Night]:
-    """A night of five customers, and of a sixth without an id."""
-    world = World(tmp_path_factory.mktemp("nightly"))
-    rows = [*_people(5), {**customer(6), "customer_id": ""}]
-    return world, world.screen(rows, batch="nightly")
-
-
-def test_another_input_is_refused_on_resuming(nightly: tuple[World, Night]) -> None:
-    """A run belongs to its input: a changed file is reported by its digest."""
-    world, night = nightly
+def test_a_run_belongs_to_its_input_and_rows_fed_back_to_its_batch(world: World) -> None:
+    """A changed file is reported by its digest; who is not among rows fed back is not gone."""
+    night = world.screen([*_people(5), {**customer(6), "customer_id": ""}], batch="nightly")
     world.write(_people(4), "other.csv")
     with pytest.raises(InputError, match="differs"):
         world.screen(run=night.report["run_id"], input=str(world.folder / "other.csv"))
-
-
-def test_rows_fed_back_tell_nobody_else_as_gone(nightly: tuple[World, Night]) -> None:
-    """A quarantine that was fixed is a part of its batch; who is not in it is not gone."""
-    world, first = nightly
-    (broken,) = csv_rows(first.folder / "quarantine.csv")
-    night = world.screen([broken | {"customer_id": "C6"}], batch="nightly")
-    kinds = pq.read_table(night.folder / "changes.parquet")["kind"].to_pylist()
+    (broken,) = csv_rows(night.folder / "quarantine.csv")
+    fixed = world.screen([broken | {"customer_id": "C6"}], batch="nightly")
+    kinds = pq.read_table(fixed.folder / "changes.parquet")["kind"].to_pylist()
     assert kinds == ["new"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +16,7 @@ from nightscreen.schemas.errors import InputError, SettingsError
 from tests.client.fakes import Canned
 from tests.laws import all_calls
 from tests.money.service_in_memory import LOST, Bureau
-from tests.screening import Night, Unasked, World, customer
+from tests.screening import Unasked, World, customer
 
 HAVE_ACCOUNTS = [
     row
@@ -47,7 +46,6 @@ def test_each_call_finds_its_intent_committed(tmp_path: Path) -> None:
 
 
 def lagos(hour: int, *, days: int = 0) -> int:
-    """Return an hour of the tenth of this month, or of some days later, in Lagos."""
     tenth = datetime.now(LAGOS).replace(day=10, hour=hour, minute=0, second=0, microsecond=0)
     return to_micros(tenth + timedelta(days=days))
 
@@ -116,47 +114,27 @@ def test_nothing_is_sent_after_the_deadline(tmp_path: Path) -> None:
     assert max(sent_at) < ends
 
 
-@dataclass(frozen=True)
-class Resumed:
-    """A run that was resumed, and what somebody saw who looked while it went on and between."""
+def test_a_run_under_way_is_resumed_by_nobody_else(world: World) -> None:
+    """Whoever tries is told so, and the run goes on as if nothing had been.
 
-    world: World
-    night: Night
-    manifests: list[bool]
-    refused: list[str]
-
-
-@pytest.fixture(scope="module")
-def resumed(tmp_path_factory: pytest.TempPathFactory) -> Resumed:
-    """A run that its cap stopped, resumed under another; somebody else tries so both times."""
-    world, refused = World(tmp_path_factory.mktemp("resumed")), list[str]()
+    A run is stopped by its cap and resumed under another; somebody else tries so both times. No
+    manifest stands while files are replaced: who takes files by it takes those of one session.
+    """
     manifests = list[bool]()
 
     def look(run: ScreeningRun) -> None:
         manifests.append((run.folder.path / "manifest.json").exists())
-        with pytest.raises(InputError) as told:
+        with pytest.raises(InputError, match=run.run_id):
             world.screen(run=run.run_id)
-        refused.append(str(told.value))
 
     given = {"checks": ["bank_account"], "max_spend": "20"}
     first = world.screen_by(Unasked(look), HAVE_ACCOUNTS[:4], **given)
     manifests.append((first.folder / "manifest.json").exists())
     night = world.screen_by(Unasked(look), run=first.report["run_id"], max_spend="1000")
-    return Resumed(world, night, manifests, refused)
-
-
-def test_a_run_under_way_is_resumed_by_nobody_else(resumed: Resumed) -> None:
-    """Whoever tries is told so, and the run goes on as if nothing had been."""
-    report = resumed.night.report
-    assert [report["run_id"] in each for each in resumed.refused] == [True, True]
-    assert report["state"] == "completed"
-    assert Decimal(report["cost"]["total"]) == Decimal(resumed.world.charged) == 40
-
-
-def test_no_manifest_stands_while_files_are_replaced(resumed: Resumed) -> None:
-    """Whoever takes files by the manifest takes those of one session."""
-    assert resumed.manifests == [False, True, False]
-    assert (resumed.night.folder / "manifest.json").exists()
+    assert manifests == [False, True, False]
+    assert (night.folder / "manifest.json").exists()
+    assert night.report["state"] == "completed"
+    assert Decimal(night.report["cost"]["total"]) == Decimal(world.charged) == 40
 
 
 @pytest.mark.parametrize("text", ["Cannot GET /nowhere", "Identity route not found in karma API"])
