@@ -55,7 +55,6 @@ def test_every_call_bears_what_is_declared_for_its_check_and_purpose(tmp_path: P
 
 
 def test_every_operation_can_be_declared() -> None:
-    """Each is covered by exactly one name."""
     for operation in Operation:
         covering = [
             name
@@ -83,7 +82,6 @@ def test_every_operation_can_be_declared() -> None:
     ],
 )
 def test_a_mistaken_declaration_is_told_by_its_place(tmp_path: Path, text: str, says: str) -> None:
-    """Nothing half-declared is used."""
     path = tmp_path / "declared.toml"
     path.write_text(text, "utf-8")
     with pytest.raises(SettingsError, match=says):

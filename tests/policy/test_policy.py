@@ -107,7 +107,6 @@ MISTAKES: dict[str, list[str]] = tomllib.loads(
 
 @pytest.mark.parametrize("what", MISTAKES)
 def test_a_mistake_in_a_condition_is_told_at_its_line(what: str) -> None:
-    """Each mistake has its line and words that say what to do."""
     when, message = MISTAKES[what]
     ((line, said),) = told(one(when))
     assert line == 7
@@ -159,7 +158,6 @@ def test_what_is_sensitive_can_be_wanted_and_what_only_sounds_so_is_allowed() ->
 
 
 def rules(*written: tuple[str, str, str]) -> str:
-    """Return the text of a policy of these codes, effects and conditions."""
     each = [
         f'[[rules]]\ncode = "{code}"\neffect = "{effect}"\nwhen = "{when}"\n{SENTENCES}'
         for code, effect, when in written
@@ -179,7 +177,6 @@ def rules(*written: tuple[str, str, str]) -> str:
 def test_rules_that_do_not_fit_together_are_told(
     written: list[tuple[str, str, str]], message: str
 ) -> None:
-    """Repeated and blind rules are mistakes."""
     found = told(rules(*written))
     assert len(found) == 1, found
     assert message in found[0][1]
@@ -204,12 +201,10 @@ def test_rules_that_do_not_fit_together_are_told(
     ],
 )
 def test_a_file_of_the_wrong_shape_is_explained(text: str, messages: list[str]) -> None:
-    """What is missing, misspelt or empty is reported in words."""
     assert [message for _, message in told(text)] == messages
 
 
 def test_loading_tells_the_first_mistake_and_where_to_see_all(tmp_path: Path) -> None:
-    """A run is refused in one line."""
     path = tmp_path / "bad.toml"
     path.write_text(rules(("A", "review", "karma_statu = bvn_gender")), encoding="utf-8")
     with pytest.raises(PolicyError, match=r"bad.toml, line 6, A: .*\(and 1 more\).*policy check"):

@@ -100,6 +100,7 @@ def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Pat
         assert "approved by Bem" in (after.folder / "report.html").read_text()
         manifest = json.loads((after.folder / "manifest.json").read_text())
         assert manifest["policy"]["version"] == "1"
+        assert manifest["policy"]["label"] == made.policy
         assert set(after.column("policy")) == {made.policy}
     own.write_text(SMALL.replace("1_000", "1_001"))
     with pytest.raises(PolicyError):
@@ -111,7 +112,6 @@ def test_an_approved_version_is_in_force_for_runs_that_begin_after(tmp_path: Pat
 
 
 def test_a_mistake_in_a_second_policy_is_told_before_anything_is_spent(tmp_path: Path) -> None:
-    """It is a policy like any other."""
     world, own = World(tmp_path), tmp_path / "own.toml"
     own.write_text(SMALL.replace("exposure >=", "exposur >="))
     with pytest.raises(PolicyError, match=r"own\.toml, line"):

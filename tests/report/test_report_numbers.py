@@ -25,7 +25,6 @@ def row(decision: str, exposure: int | None, **cells: Any) -> dict[str, Any]:  #
 
 
 def parts(folder: Path, *tables: pa.Table) -> list[Path]:
-    """Write tables as the parts of a run."""
     files = [folder / f"part-{number:05d}.parquet" for number in range(len(tables))]
     for table, file in zip(tables, files, strict=True):
         pq.write_table(table, file)

@@ -155,7 +155,6 @@ def test_a_screen_reader_finds_its_way(pages: dict[str, str]) -> None:
 def test_amounts_on_the_page_are_those_of_the_report(
     nights: dict[str, Night], pages: dict[str, str]
 ) -> None:
-    """What was spent, by check and in all, stands there as people write it."""
     for name in ("plain", "capped", "killed"):
         report = nights[name].report
         amounts = [report["cost"]["total"], *(each["cost"] for each in report["checks"].values())]
@@ -165,12 +164,10 @@ def test_amounts_on_the_page_are_those_of_the_report(
 
 @pytest.fixture(scope="module")
 def night(standard_nights: StandardNights) -> Night:
-    """A night with every decision, some without consent, some rows refused."""
     return standard_nights.get("dirty").night
 
 
 def test_the_summary_says_how_it_ended_what_it_cost_and_where_it_lies(night: Night) -> None:
-    """The figures are the report's own."""
     report = night.report
     said = summary_markdown(report, "/srv/out/run")
     assert said.startswith("# ! Complete")
@@ -188,6 +185,5 @@ def test_the_summary_says_how_it_ended_what_it_cost_and_where_it_lies(night: Nig
 
 
 def test_a_batch_name_cannot_become_markup(night: Night) -> None:
-    """A name is shown as it is written."""
     said = summary_markdown({**night.report, "batch": "<b>[x](y)*"}, "out")
     assert r"\<b\>\[x\]\(y\)\*" in said

@@ -57,40 +57,32 @@ def test_every_bank_of_the_file_is_found_by_all_it_is_called() -> None:
         assert bank.check != "dmb" or bank.institution == institution_of(bank.code or "")
 
 
-@pytest.mark.parametrize(
-    "rows",
-    [
-        "One Bank,,044,,bank,dmb\nTwo Bank,,044,,bank,dmb\n",
-        "One Bank,,044,,bank,dmb\nONE BANK PLC,,045,,bank,dmb\n",
-        "One Bank,,44,,bank,dmb\n",
-        "One Bank,,044,,bank,sometimes\n",
-        ",,044,,bank,dmb\n",
-        "One Bank,,044,14A,bank,dmb\n",
-    ],
+MISTAKEN = (
+    "bank,code\n",
+    f"{HEADER}One Bank,,044,,bank,dmb\nTwo Bank,,044,,bank,dmb\n",
+    f"{HEADER}One Bank,,044,,bank,dmb\nONE BANK PLC,,045,,bank,dmb\n",
+    f"{HEADER}One Bank,,44,,bank,dmb\n",
+    f"{HEADER}One Bank,,044,,bank,sometimes\n",
+    f"{HEADER},,044,,bank,dmb\n",
+    f"{HEADER}One Bank,,044,14A,bank,dmb\n",
 )
-def test_a_mistake_in_the_file_is_one_clear_error(tmp_path: Path, rows: str) -> None:
-    """A lender who edits the list is told what is wrong, before anything is spent."""
+
+
+def test_a_file_of_the_lenders_own_is_read_or_refused_by_name(tmp_path: Path) -> None:
+    """Neither a missing list nor one with other columns is read as an empty one.
+
+    A lender may write a note without a blank after its `#`, and leave lines empty.
+    """
     path = tmp_path / "banks.csv"
-    path.write_text(HEADER + rows, encoding="utf-8")
-    with pytest.raises(SettingsError, match=r"banks\.csv"):
+    with pytest.raises(SettingsError):
         load_banks(path)
-
-
-def test_blank_lines_and_notes_of_the_file_are_left_out(tmp_path: Path) -> None:
-    """A lender may write a note without a blank after its `#`, and leave lines empty."""
-    path = tmp_path / "banks.csv"
+    for mistaken in MISTAKEN:
+        path.write_text(mistaken, encoding="utf-8")
+        with pytest.raises(SettingsError, match=r"banks\.csv"):
+            pytest.fail(f"{mistaken} was taken: {load_banks(path)}")
     rows = "\n  \nOne Bank,,044,,bank,dmb\n\n#Two Bank,,045,,bank,dmb\n"
     path.write_text(f"#our banks\n\n{HEADER}{rows}", encoding="utf-8")
     assert [bank.name for bank in load_banks(path).banks] == ["One Bank"]
-
-
-def test_a_missing_file_or_column_is_one_clear_error(tmp_path: Path) -> None:
-    """Neither a missing list nor one with other columns is read as an empty one."""
-    with pytest.raises(SettingsError):
-        load_banks(tmp_path / "banks.csv")
-    (tmp_path / "banks.csv").write_text("bank,code\n", encoding="utf-8")
-    with pytest.raises(SettingsError):
-        load_banks(tmp_path / "banks.csv")
 
 
 GTB = institution_of("058")
