@@ -43,7 +43,7 @@ router: Final = APIRouter(prefix=_BASE, tags=["control"], responses=_REFUSALS)
 
 
 def _json(value: object, status: int = 200) -> Response:
-    return Response(wire.dumps(value), status, media_type="application/json")
+    return Response(wire.written(value), status, media_type="application/json")
 
 
 def _address(value: str) -> str:

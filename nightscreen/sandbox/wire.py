@@ -53,14 +53,11 @@ class Answer:
         return cls(word, message, data, "error", http_status)
 
     def body(self) -> bytes:
-        """Write the body (service.md, "Validation response envelope").
-
-        Letters that have no place in UTF-8 become question marks.
-        """
+        """Write the body (service.md, "Validation response envelope")."""
         if self.page is not None:
             return self.page
         if self.bare and isinstance(self.data, dict):
-            return _written({**self.data, **self.extra})
+            return written({**self.data, **self.extra})
         told: dict[str, object] = {"status": self.status}
         if self.message is not None:
             told["message"] = self.message
@@ -68,7 +65,7 @@ class Answer:
             told["data"] = self.data
         if self.meta:
             told["meta"] = self.meta
-        return _written({**told, **self.extra})
+        return written({**told, **self.extra})
 
 
 def _plain_number(value: object) -> int | float:
@@ -78,11 +75,12 @@ def _plain_number(value: object) -> int | float:
     raise TypeError(f"{type(value).__name__} has no place on the wire")
 
 
-dumps = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_number).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=_plain_number).encode
 
 
-def _written(document: dict[str, object]) -> bytes:
-    return dumps(document).encode("utf-8", "replace")
+def written(document: object) -> bytes:
+    """Write JSON; letters that have no place in UTF-8 become question marks."""
+    return _encode(document).encode("utf-8", "replace")
 
 
 def html_page(status: int, text: str = "") -> bytes:

@@ -32,6 +32,9 @@ async def test_ledger_has_requests_charges_and_attempts() -> None:
     assert shown["totals"]["by_operation"]["karma"] == counted
     assert (await here.control("ledger?since=4&operation=karma"))["entries"] == karma[2:]
     assert shown["next"] == 6
+    # a text that has no place in UTF-8 does not make the ledger unreadable
+    await here.client.post("/v2/loans/initialize", content=b'{"product_id":"\\ud800"}')
+    assert (await here.control("ledger"))["entries"][-1]["identity"] == "?"
 
 
 def test_caller_who_leaves_is_charged_all_the_same(caller: Caller) -> None:
