@@ -71,15 +71,9 @@ ScopeName = Annotated[str, one_of(SCOPES, "scope")]
 Part = Body(embed=True)
 
 
-class DrainEvery(Setting):
-    calls: faults.Count
-    amount: Amount
-
-
 class WalletBody(Setting):
     balance: Amount | None = None
     top_up: Amount = Decimal(0)
-    drain_every: DrainEvery | None = None
 
 
 class LatencyBody(Profile):
@@ -206,14 +200,11 @@ async def reset(sandbox: Here, scenario: Annotated[ScenarioName | None, Part] = 
 
 @router.post("/wallet")
 async def set_wallet(sandbox: Here, body: WalletBody) -> Response:
-    """Set or top up the wallet, or plan how others use it."""
+    """Set or top up the wallet."""
     wallet = sandbox.wallet
     if body.balance is not None:
         wallet.set_balance(micros_of(body.balance))
     wallet.top_up(micros_of(body.top_up))
-    if "drain_every" in body.model_fields_set:
-        every = body.drain_every
-        wallet.drain_every = (every.calls, micros_of(every.amount)) if every else None
     return _json(wallet.as_json())
 
 

@@ -61,19 +61,11 @@ class Wallet:
         balance: what is left now.
         previous: what was left before the last charge.
         calls: priced calls so far, charged or not.
-        drain_every: another consumer takes an amount after every so many calls.
     """
 
     def __init__(self, opening: int) -> None:
         self.opening = self.balance = self.previous = opening
         self.topped_up = self.drained = self.calls = 0
-        self.drain_every: tuple[int, int] | None = None
-
-    def count_call(self) -> None:
-        """Count one priced call; what is due at this call happens before it is charged."""
-        self.calls += 1
-        if self.drain_every and self.calls % self.drain_every[0] == 0:
-            self.drain(self.drain_every[1])
 
     def charge(self, amount: int) -> None:
         """Take the price of one call, which the wallet must hold."""

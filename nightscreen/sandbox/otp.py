@@ -57,9 +57,6 @@ class Sent:
         return self.otp if late or self.delivery == "prompt" else None
 
 
-_MOST_SENT: Final = 100_000  # passwords kept: a sandbox that runs for months keeps no more
-
-
 class OtpOutbox:
     """The newest password of every customer: another one takes its place."""
 
@@ -70,8 +67,6 @@ class OtpOutbox:
         """Send a customer a new password; the previous one is no longer valid."""
         before = self._sent.pop(bvn, None)
         number = before.number + 1 if before else 1
-        if len(self._sent) >= _MOST_SENT:
-            del self._sent[next(iter(self._sent))]  # the oldest
         self._sent[bvn] = Sent(otp_of(bvn, number), contact, number, now, delivery)
 
     def give(self, bvn: str, otp: str, now: float) -> str:

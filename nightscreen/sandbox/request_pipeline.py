@@ -177,7 +177,7 @@ class Call:
         sandbox, fault = self.sandbox, self.fault
         self.priced = self.operation.name in sandbox.prices
         if self.priced:
-            sandbox.wallet.count_call()
+            sandbox.wallet.calls += 1
             self.price = sandbox.prices[self.operation.name]
         if fault and not fault.after:
             return self._failing(fault)

@@ -17,7 +17,6 @@ NUMBER = "0000000001"  # a number whose check digit is no bank's: only planted d
 NOT_UNDERSTOOD: tuple[tuple[str, object], ...] = (
     ("reset", {"scenario": "stormy"}),
     ("wallet", {"balance": -1}),
-    ("wallet", {"drain_every": {"calls": 0, "amount": 1}}),
     ("latency", {"kind": "fixed"}),
     ("latency", {"kind": "lognormal", "median_ms": 10, "p99_ms": 5}),
     ("faults", {"rates": {"rain": 0.1}}),
