@@ -108,7 +108,8 @@ def truth_of(owner: str, life: Life | None = None) -> Truth:
         late = [entry for entry in entries if entry.day > -181 and -month != life.lost]  # noqa: PLR2004
         loans += sum(entry.tag == "loan" for entry in late)
         repaid += [entry for entry in late if entry.tag == "repayment"]
-    names = {name for entry in repaid for name in _LENDERS if _is_of(entry.narration, name)}
+    begin = {name: text.partition("{")[0] for name, text in _LENDERS.items()}
+    names = {name for entry in repaid for name in begin if entry.narration.startswith(begin[name])}
     salaried = life.kind in ("monthly", "weekly", "gambler", "borrower")
     return Truth(
         life.kind,
@@ -119,10 +120,6 @@ def truth_of(owner: str, life: Life | None = None) -> Truth:
         len(repaid),
         tuple(sorted(names)),
     )
-
-
-def _is_of(narration: str, lender: str) -> bool:
-    return narration.startswith(_LENDERS[lender].partition("{")[0])
 
 
 class _Month:

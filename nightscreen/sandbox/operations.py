@@ -368,11 +368,9 @@ def _auth(call: Call) -> Answer:
     if grant is None:
         return Answer.error(token, REFUSALS[token])
     told = token, grant.customer, " ".join(grant.scopes)
-    return (
-        _tokens("refreshed", *told)
-        if refreshes
-        else _tokens("exchanged", *told, grant.refresh_token)
-    )
+    if refreshes:
+        return _tokens("refreshed", *told)
+    return _tokens("exchanged", *told, grant.refresh_token)
 
 
 def _read_data(call: Call) -> None:

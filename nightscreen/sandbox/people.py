@@ -179,10 +179,15 @@ def _mail_name(draw: SeededRandom, first: str, last: str) -> str:
     return draw.pick(plain).lower()
 
 
+def timestamp(day: date, second: int, millis: int = 0) -> str:
+    """Write a second of a day as an ISO 8601 timestamp."""
+    hours, rest = divmod(second, 3600)
+    return f"{day.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
+
+
 def stamp(day: date, draw: SeededRandom) -> str:
-    """Write a day with a drawn time of day as an ISO 8601 timestamp."""
-    hours, rest = divmod(draw.below(86_400), 3600)
-    return f"{day.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.000Z"
+    """Write a day with a drawn time of day as a timestamp."""
+    return timestamp(day, draw.below(86_400))
 
 
 def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | None:
@@ -317,17 +322,16 @@ def karma_of(identity: str, *, day: int = 0) -> Record | None:
     if kind is None:
         return None
     draw = SeededRandom("karma", identity)
-    special = test_identifiers.by_karma_identity(identity)
-    listed = special.listed if special else _is_listed(draw, kind, day)
-    return karma_record(identity, kind) if listed else None
-
-
-def _is_listed(draw: SeededRandom, kind: str, day: int) -> bool:
     share, turning = draw.share(), draw.share()
     turned = draw.between(1, CHANGE_DAYS) <= day
-    if share < LISTED_SHARE[kind]:
-        return not (turning < CLEARED_SHARE and turned)
-    return turning < NEWLY_LISTED_SHARE and turned
+    special = test_identifiers.by_karma_identity(identity)
+    if special:
+        listed = special.listed
+    elif share < LISTED_SHARE[kind]:
+        listed = not (turning < CLEARED_SHARE and turned)
+    else:
+        listed = turning < NEWLY_LISTED_SHARE and turned
+    return karma_record(identity, kind) if listed else None
 
 
 def karma_record(identity: str, kind: str) -> Record:

@@ -13,11 +13,10 @@ from nightscreen.sandbox import people
 from nightscreen.sandbox.faults import ALL, BehaviourFlags, FaultPlan, Latency, Profile
 from nightscreen.sandbox.grants import Grants, is_on_loopback
 from nightscreen.sandbox.ledger import PRICES, Amount, Ledger, Wallet, micros_of, naira_text
-from nightscreen.sandbox.lives import life_of
 from nightscreen.sandbox.loan_book import LoanBook
 from nightscreen.sandbox.otp import OtpOutbox
 from nightscreen.sandbox.people import Person, person_of_bvn
-from nightscreen.sandbox.transactions import Owner, person_of_customer
+from nightscreen.sandbox.transactions import Owner, owner_of
 
 if TYPE_CHECKING:
     from nightscreen.sandbox.people import Record
@@ -69,10 +68,8 @@ class Planted:
 
     def owner(self, customer: str) -> Owner:
         """Return who signs in under a username, and their life."""
-        known = self.customers.get(customer)
-        person = known.person if known else person_of_customer(customer)
-        life = known.life if known else life_of(customer)
-        return Owner(self.people.get(person.bvn, person), life)
+        owner = self.customers.get(customer) or owner_of(customer)
+        return owner._replace(person=self.people.get(owner.person.bvn, owner.person))
 
     def karma(self, identity: str, day: int) -> Record | None:
         """Return what the blacklist holds on an identity; what is of no kind is not listed."""

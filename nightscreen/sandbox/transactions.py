@@ -27,6 +27,7 @@ from nightscreen.sandbox.people import (
     Record,
     is_digits,
     person_of_bvn,
+    timestamp,
 )
 from nightscreen.sandbox.test_identifiers import by_customer
 
@@ -297,9 +298,7 @@ def _moment(day: int, draw: SeededRandom) -> str:
 
 
 def _at_second(day: int, seconds: int, draw: SeededRandom) -> str:
-    whole, millis = FIRST_DAY + timedelta(days=day), draw.between(1, 999)
-    hours, rest = divmod(seconds, 3600)
-    return f"{whole.isoformat()}T{hours:02d}:{rest // 60:02d}:{rest % 60:02d}.{millis:03d}Z"
+    return timestamp(FIRST_DAY + timedelta(days=day), seconds, draw.between(1, 999))
 
 
 _SHORT: Final = 3
