@@ -134,13 +134,9 @@ def _kind(name: str, value: object) -> Any:  # noqa: ANN401 - a type of any kind
     return str | None
 
 
-def _name_route(call: Call) -> None:
-    """Give a call its address, by which faults are drawn and the ledger is read."""
-    call.identity = f"{call.request.method} {call.request.scope['path']}"
-
-
 def _no_such_route(call: Call) -> Answer:
     method, path = call.request.method, call.request.scope["path"]
+    call.identity = f"{method} {path}"  # in the ledger
     text = f"{method} {path} not found"
     if call.sandbox.manners.unknown_route == "recorded":
         text = (
@@ -150,7 +146,7 @@ def _no_such_route(call: Call) -> Answer:
     return Answer.error("unknown_route", text, 404)
 
 
-_NOWHERE: Final = Operation("unknown", "", "", _no_such_route, _name_route)
+_NOWHERE: Final = Operation("unknown", "", "", _no_such_route, lambda _: None)
 
 
 async def _unknown(scope: Scope, receive: Receive, send: Send) -> None:

@@ -96,7 +96,8 @@ class Operation:
         call = Call(self, sandbox, Request(scope, receive), sandbox.arrive(self.name))
         try:
             answer = await call.decide()
-            call.add_ledger_entry(answer, gone=wire.is_gone(scope))
+            transport = scope.get(wire.TRANSPORT)
+            call.add_ledger_entry(answer, gone=bool(transport and transport.is_closing()))
             await wire.deliver(answer, scope, receive, send)
         finally:
             sandbox.leave(self.name)

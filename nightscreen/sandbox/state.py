@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -122,7 +123,7 @@ class Sandbox:
         self.authorization = f"Bearer {api_key}"
         # the addresses to which customers may be sent back; None takes any on loopback
         self.redirect_uris: tuple[str, ...] | None = None
-        self.in_flight: dict[str, int] = {ALL: 0}
+        self.in_flight = Counter({ALL: 0})
         self.reset()
 
     def reset(self, scenario: str | None = None) -> None:
@@ -137,9 +138,9 @@ class Sandbox:
         self.faults = FaultPlan(self._seed, {ALL: dict(mood.rates)} if mood.rates else {})
         self.test_mode = mood.test_mode
         self.day = 0
-        self.attempts: dict[tuple[str, str], int] = {}
-        self.calls: dict[str, int] = {ALL: 0}
-        self.peak = dict(self.in_flight)
+        self.attempts: Counter[tuple[str, str]] = Counter()
+        self.calls = Counter({ALL: 0})
+        self.peak = self.in_flight.copy()
         self.otps = OtpOutbox()
         self.grants = Grants()
         self.planted = Planted()
@@ -159,10 +160,9 @@ class Sandbox:
     def arrive(self, operation: str) -> int:
         """Count a call in; returns how many are in flight now, this one included."""
         for name in (operation, ALL):
-            flying = self.in_flight[name] = self.in_flight.get(name, 0) + 1
-            if flying > self.peak.get(name, 0):
-                self.peak[name] = flying
-        return flying
+            self.in_flight[name] += 1
+            self.peak[name] = max(self.peak[name], self.in_flight[name])
+        return self.in_flight[ALL]
 
     def leave(self, operation: str) -> None:
         """Count a call out."""
@@ -172,10 +172,9 @@ class Sandbox:
     def count_call(self, operation: str, identity: str) -> tuple[int, tuple[int, int]]:
         """Count an authorised call; returns its attempt number and its two call numbers."""
         key = (operation, identity)
-        attempt = self.attempts[key] = self.attempts.get(key, 0) + 1
-        number = self.calls[operation] = self.calls.get(operation, 0) + 1
-        self.calls[ALL] += 1
-        return attempt, (number, self.calls[ALL])
+        self.attempts[key] += 1
+        self.calls.update((operation, ALL))
+        return self.attempts[key], (self.calls[operation], self.calls[ALL])
 
     def as_json(self) -> dict[str, object]:
         """Return all that can be set, as it is now."""

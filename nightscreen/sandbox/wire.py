@@ -92,12 +92,6 @@ def html_page(status: int, text: str = "") -> bytes:
     ).encode()
 
 
-def is_gone(scope: Scope) -> bool:
-    """Return whether the caller has already closed the connection."""
-    transport = scope.get(TRANSPORT)
-    return bool(transport and transport.is_closing())
-
-
 async def deliver(answer: Answer, scope: Scope, receive: Receive, send: Send) -> None:
     """Send an answer, or fail in the way it says.
 
