@@ -79,7 +79,6 @@ def point(declared: Any, name: str = "made_up") -> EntryPoint:  # noqa: ANN401 -
     ],
 )
 def test_an_incomplete_declaration_is_refused(change: dict[str, Any], lacking: str) -> None:
-    """The check and what it lacks are named."""
     with pytest.raises(TypeError, match=lacking):
         replace(MADE_UP, **change)
 

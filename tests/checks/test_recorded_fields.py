@@ -31,7 +31,6 @@ TYPES = {
 
 @pytest.fixture
 def world(tmp_path: Path) -> BvnWorld:
-    """A world that begins with nothing."""
     return BvnWorld(tmp_path)
 
 

@@ -84,7 +84,6 @@ def _files(folder: Path) -> dict[Path, tuple[int, int]]:
 
 
 def spend_all(names: Sequence[str]) -> Iterator[Spent]:
-    """Screen standard nights, and yield each."""
     nights = StandardNights(Path(tempfile.mkdtemp(prefix="nights-")))
     try:
         for name in names:
@@ -94,7 +93,6 @@ def spend_all(names: Sequence[str]) -> Iterator[Spent]:
 
 
 def measure_of(name: str) -> Path:
-    """Return the file with the saved outputs of a night."""
     return MEASURE / f"{name}.txt"
 
 

@@ -42,16 +42,13 @@ def answered(*numbers: int, content: str = "") -> list[Answered]:
     ]
 
 
-def known(records: Sequence[Answered]) -> list[Known]:
-    return [
-        Known(place, each.key, each.content, each.occurred_at) for place, each in enumerate(records)
-    ]
-
-
 def held_against(
     before: Sequence[Answered], now: Sequence[Answered], *, confirms: bool = False, old: int = 0
 ) -> Difference:
-    return compare(known(before), now, confirms=confirms, old_before=old * DAY)
+    known = [
+        Known(place, each.key, each.content, each.occurred_at) for place, each in enumerate(before)
+    ]
+    return compare(known, now, confirms=confirms, old_before=old * DAY)
 
 
 def keys(records: Sequence[object]) -> dict[bytes, Answered]:

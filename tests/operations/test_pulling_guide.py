@@ -17,15 +17,6 @@ GUIDE = Path(__file__).resolve().parents[2] / "docs" / "transactions.md"
 CUSTOMERS = ("C1", "C2", "C3")
 
 
-def run_guide() -> dict[str, Any]:
-    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
-    assert len(blocks) == 3
-    named: dict[str, Any] = {}
-    for block in blocks:
-        exec(compile(block, GUIDE.name, "exec"), named)  # noqa: S102 - our own guide
-    return named
-
-
 def test_guide_gives_the_current_state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After three days, and beside a screening run, the frames hold what the sandbox lists."""
     monkeypatch.setattr("nightscreen.operations.pull.write_cash_flow", lambda *_: None)
@@ -36,7 +27,11 @@ def test_guide_gives_the_current_state(tmp_path: Path, monkeypatch: pytest.Monke
         lender.sandbox.day = day
         lender.pull()
     monkeypatch.chdir(tmp_path)
-    named = run_guide()
+    blocks = re.findall(r"```python\n(.*?)```", GUIDE.read_text("utf-8"), re.DOTALL)
+    assert len(blocks) == 3
+    named: dict[str, Any] = {}
+    for block in blocks:
+        exec(compile(block, GUIDE.name, "exec"), named)  # noqa: S102 - our own guide
     expected = {
         str(record["id"]): record
         for each in CUSTOMERS

@@ -34,21 +34,15 @@ def lookups(first: int, size: int) -> pa.Table:
     )
 
 
-def pieces_of(folder: Path, sizes: list[int]) -> NeededPieces:
-    space = Workspace.of(folder, "run", Sealer(b"k" * 32))
-    found, first = NeededPieces(space), 0
-    for size in sizes:
-        found.add(lookups(first, size))
-        first += size
-    return found
-
-
 @pytest.mark.parametrize("at_once", [7, 100_000])
 def test_lookups_come_in_rank_whatever_fits_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     monkeypatch.setattr(lookup_table, "RANKED_AT_ONCE", at_once)
-    pieces = pieces_of(tmp_path, [13, 0, 1, 40, 6])
+    pieces, first = NeededPieces(Workspace.of(tmp_path, "run", Sealer(b"k" * 32))), 0
+    for size in (13, 0, 1, 40, 6):
+        pieces.add(lookups(first, size))
+        first += size
     assert len(pieces) == 60
     order = np.random.default_rng(5).permutation(60).astype(np.int32)
     found = list(pieces.in_rank(order))

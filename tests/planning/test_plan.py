@@ -205,16 +205,11 @@ def why(row: Mapping[str, Any], slot: CheckIdentity) -> SkipReason:
     )
 
 
-def limit_of(found: Stored, check: str) -> int:
-    """Return how old an answer may be, in microseconds."""
-    return AGES.get((check, found.outcome.value), timedelta(0)) // timedelta(microseconds=1)
-
-
 def fresh(found: Stored | None, check: str) -> bool:
     """Return whether an answer may be used again."""
     if found is None:
         return False
-    limit = limit_of(found, check)
+    limit = AGES.get((check, found.outcome.value), timedelta(0)) // timedelta(microseconds=1)
     return found.current or bool(limit and found.age <= limit)
 
 

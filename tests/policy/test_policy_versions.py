@@ -23,7 +23,7 @@ from nightscreen.policy.versions import (
     version_in_force,
     versions,
 )
-from nightscreen.schemas.contests import PolicyState, PolicyVersion
+from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.errors import InputError, NotAllowedError, PolicyError
 from tests.screening import CONSENT, World, customer
 
@@ -54,11 +54,6 @@ customer = "Approved."
 
 def changed(text: str, version: str, /, **thresholds: int) -> str:
     return rewritten(text, version, {name: Decimal(value) for name, value in thresholds.items()})
-
-
-def put_in_force(journal: Journal, text: str) -> PolicyVersion:
-    made = propose(journal, text, by="Ada", note="as the committee wants it")
-    return decide_version(journal, Actor("Bem"), made.key, APPROVED, reason="minutes of May")
 
 
 @pytest.fixture
@@ -174,7 +169,8 @@ def test_the_policy_in_force_outlives_every_period(journal: Journal) -> None:
     """A purge takes refused proposals; what runs decide by stays, however old it is."""
     refused = propose(journal, changed(SMALL, "0", most=1), by="Ada", note="no")
     decide_version(journal, Actor("Bem"), refused.key, REFUSED)
-    approved = put_in_force(journal, SMALL)
+    made = propose(journal, SMALL, by="Ada", note="as the committee wants it")
+    approved = decide_version(journal, Actor("Bem"), made.key, APPROVED, reason="minutes of May")
     never = dict.fromkeys(GROUNDS, journal.clock() + DAY)
     Erasures(journal).purge(never)
     assert versions(journal) == [approved]

@@ -72,18 +72,15 @@ def test_the_verdict_says_rows_and_whether_to_publish(standard_nights: StandardN
         assert loud is (name == "test-mode"), name
 
 
-def test_the_page_in_the_folder_is_that_of_the_report(
-    nights: dict[str, Night], pages: dict[str, str]
-) -> None:
-    """Nothing of the moment, the machine or earlier drawings is in a page."""
+def test_a_page_is_that_of_its_report(nights: dict[str, Night], pages: dict[str, str]) -> None:
+    """What was spent stands there as people write it; nothing of the moment or the machine does."""
+    for name in ("plain", "capped", "killed"):
+        report = nights[name].report
+        amounts = [report["cost"]["total"], *(each["cost"] for each in report["checks"].values())]
+        assert not [each for each in amounts if f"₦{float(each):,.2f}" not in pages[name]], name
     for name in ("plain", "killed"):
         assert (nights[name].folder / "report.html").read_text("utf-8") == pages[name]
-
-
-def test_decisions_have_the_same_words_as_lists_and_desk(pages: dict[str, str]) -> None:
-    """In a portfolio a sentence says what a decline means."""
     assert {"Decline", "Review", "Approve"} <= set(read(pages["plain"]).text)
-    assert "Decline means no further lending until cleared." in pages["plain"]
 
 
 ODD: list[tuple[dict[str, Any], str]] = [
@@ -150,16 +147,6 @@ def test_a_screen_reader_finds_its_way(pages: dict[str, str]) -> None:
         drawn = [each for each in page.all("div") if each.get("class") in {"track", "plot"}]
         assert all(each["aria-hidden"] == "true" for each in drawn)
         assert len(page.all("figcaption")) == len(page.all("figure"))
-
-
-def test_amounts_on_the_page_are_those_of_the_report(
-    nights: dict[str, Night], pages: dict[str, str]
-) -> None:
-    for name in ("plain", "capped", "killed"):
-        report = nights[name].report
-        amounts = [report["cost"]["total"], *(each["cost"] for each in report["checks"].values())]
-        for amount in amounts:
-            assert f"₦{float(amount):,.2f}" in pages[name]
 
 
 @pytest.fixture(scope="module")

@@ -77,7 +77,6 @@ def test_the_same_rows_as_one_process(tmp_path: Path) -> None:
 
 
 def test_a_stop_that_one_process_meets_stops_all(tmp_path: Path) -> None:
-    """An empty wallet ends the run for every process, with the reason in the report."""
     world = world_under(tmp_path / "world")
     world.sandbox.wallet.balance = 500_000_000
     night, runner = screen_with_workers(world, ROWS, workers=2)

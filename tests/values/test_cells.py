@@ -108,7 +108,6 @@ def test_every_issue_of_the_table_is_found_in_a_cell() -> None:
 def test_a_mistake_in_the_table_of_issues_is_one_clear_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str
 ) -> None:
-    """A wrong action, a wrong flaw, a missing line: file and code are named."""
     path = tmp_path / "issues.csv"
     path.write_text(f"code,action,flaw,hint\n{row}\n", encoding="utf-8")
     monkeypatch.setattr(issues, "ISSUES_FILE", path)

@@ -105,7 +105,6 @@ def test_neither_order_nor_fields_nor_sides_matter(
 @example(["CHIDIEBERE", "ABDULRAHEEM"], ["ABDULRAHEEM", "OLUWASEYI", "CHIDI"], "ALHAJI")
 @given(names, names, st.sampled_from(TITLES))
 def test_title_changes_nothing(ours: list[str], theirs: list[str], title: str) -> None:
-    """A title on either side or on both leaves the grade."""
     bare = _grade(ours, " ".join(theirs))
     assert _grade([title, *ours], " ".join(theirs)) == bare
     assert _grade(ours, " ".join([title, *theirs])) == bare
@@ -114,7 +113,6 @@ def test_title_changes_nothing(ours: list[str], theirs: list[str], title: str) -
 
 @given(names, st.sampled_from(WORDS))
 def test_one_word_is_never_more_than_weak(ours: list[str], theirs: str) -> None:
-    """One name alone proves nothing."""
     assert _grade(ours, theirs) in {"weak", "none"}
 
 
