@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from functools import wraps
 from typing import TYPE_CHECKING, Any, Final
 
 from pydantic import BaseModel, Field, create_model
@@ -267,7 +266,6 @@ def _read_view(call: Call) -> None:
 
 
 def _for_distributors(work: Work) -> Work:
-    @wraps(work)
     def answer(call: Call) -> Answer:
         if call.sandbox.manners.distributor:
             return work(call)
@@ -378,40 +376,6 @@ def _read_data(call: Call) -> None:
     _owned(call, grant.customer if grant else NOBODY)
 
 
-def _on_data(
-    scope: str, method: str, path: str, body: dict[str, str] | None = None
-) -> Callable[[Work], Work]:
-    """Make a function an operation for whom its scope is granted (service.md, "Authentication" 4).
-
-    Its name is the scope's, but for the one that the specification names by its path.
-    """
-
-    def add(work: Work) -> Work:
-        @wraps(work)
-        def answer(call: Call) -> Answer:
-            grants = call.sandbox.grants
-            grant = grants.find(call.fields["token"])
-            if grant is None:  # the sandbox was reset meanwhile
-                return Answer.error("unknown_token", UNAUTHORISED, 403)
-            if scope not in grant.scopes:
-                grants.count(grant.customer, "refused_scopes")
-                text = f"Access denied: scope {scope} was not granted"
-                return Answer.error("scope_missing", text, 403)
-            grants.count(grant.customer, "data_calls")
-            return work(call)
-
-        name = scope.replace(":", "_").replace("transaction_list", "transactions")
-        _operation(
-            *(f"aggregator_{name}", method, f"{_DATA}{path}", _read_data),
-            lambda: Answer("sample", data=transactions_of(_SAMPLE_CUSTOMER)[:1]),
-            body,
-            by_token,
-        )(answer)
-        return work
-
-    return add
-
-
 def _about(call: Call) -> tuple[str, int, Owner]:
     """Return the customer, the simulated day, and who the customer is."""
     return call.identity, call.sandbox.day, call.sandbox.planted.owner(call.identity)
@@ -432,17 +396,11 @@ def _with_id(records: list[Record], wanted: str) -> Record | None:
     return next((each for each in records if each.get("id") == wanted), None)
 
 
-@_on_data("transaction:list", "GET", "/transactions")
 def _transactions(call: Call) -> Answer:
     records = transactions_of(*_about(call))
     return Answer("pulled", data=malformed(call.identity, call.sandbox.day, records))
 
 
-@_on_data(
-    *("transaction:update", "PATCH", "/transactions/{id}"),
-    {"note": "another note on a transaction"},
-)
-@_on_data("transaction:view", "GET", "/transactions/{id}")
 def _transaction(call: Call) -> Answer:
     """View a transaction, or change its note."""
     record = _with_id(transactions_of(*_about(call)), call.fields["id"])
@@ -453,15 +411,10 @@ def _transaction(call: Call) -> Answer:
     return _found("found", record)
 
 
-@_on_data("bank_account:list", "GET", "/bank-accounts")
 def _accounts(call: Call) -> Answer:
     return Answer("listed", data=bank_accounts_of(*_about(call)))
 
 
-@_on_data(
-    *("bank_account:add", "POST", "/bank-accounts"),
-    {"account_number": "10 digits", "bank_code": "3 digits"},
-)
 def _add_account(call: Call) -> Answer:
     code, number, day = call.fields["bank_code"], call.fields["account_number"], call.sandbox.day
     right = is_digits(code, BANK_CODE_DIGITS) and is_digits(number, ACCOUNT_DIGITS)
@@ -472,15 +425,6 @@ def _add_account(call: Call) -> Answer:
     return _found("added", linked_account(call.identity, code, number, name, day))
 
 
-@_on_data(
-    *("bank_account:update", "PATCH", "/bank-accounts/{id}"),
-    {"account_name": "another name of a linked bank account"},
-)
-@_on_data("bank_account:view", "GET", "/bank-accounts/{id}")
-@_on_data(
-    *("bank_account:sync", "POST", "/bank-accounts/sync"),
-    {"account_id": "the bank account to synchronise"},
-)
 def _account(call: Call) -> Answer:
     """View a bank account, rename it, or synchronise it."""
     given = call.fields
@@ -494,13 +438,60 @@ def _account(call: Call) -> Answer:
     return _found("found", record)
 
 
-@_on_data("bank_account:delete", "DELETE", "/bank-accounts/{id}")
 def _remove_account(call: Call) -> Answer:
     found = _account(call)
     return _found("deleted", {}) if found.word == "found" else found
 
 
-@_on_data("profile:view", "GET", "/profile")
 def _profile(call: Call) -> Answer:
     customer, _day, owner = _about(call)
     return _found("found", profile_of(customer, owner))
+
+
+def _for_scope(scope: str, work: Work) -> Work:
+    """Answer those to whom a scope is granted (service.md, "Authentication" 4)."""
+
+    def answer(call: Call) -> Answer:
+        grants = call.sandbox.grants
+        grant = grants.find(call.fields["token"])
+        if grant is None:  # the sandbox was reset meanwhile
+            return Answer.error("unknown_token", UNAUTHORISED, 403)
+        if scope not in grant.scopes:
+            grants.count(grant.customer, "refused_scopes")
+            text = f"Access denied: scope {scope} was not granted"
+            return Answer.error("scope_missing", text, 403)
+        grants.count(grant.customer, "data_calls")
+        return work(call)
+
+    return answer
+
+
+_DATA_OPERATIONS: Final = (
+    ("transaction:list", "GET", "transactions", _transactions),
+    ("transaction:view", "GET", "transactions/{id}", _transaction),
+    ("transaction:update", "PATCH", "transactions/{id}", _transaction),
+    ("bank_account:list", "GET", "bank-accounts", _accounts),
+    ("bank_account:add", "POST", "bank-accounts", _add_account),
+    ("bank_account:sync", "POST", "bank-accounts/sync", _account),
+    ("bank_account:view", "GET", "bank-accounts/{id}", _account),
+    ("bank_account:update", "PATCH", "bank-accounts/{id}", _account),
+    ("bank_account:delete", "DELETE", "bank-accounts/{id}", _remove_account),
+    ("profile:view", "GET", "profile", _profile),
+)
+"""Scope, method, path and answer of each operation that needs an access token."""
+_BODIES: Final = {
+    "transaction:update": {"note": "another note on a transaction"},
+    "bank_account:add": {"account_number": "10 digits", "bank_code": "3 digits"},
+    "bank_account:sync": {"account_id": "the bank account to synchronise"},
+    "bank_account:update": {"account_name": "another name of a linked bank account"},
+}
+"""Texts of a body by scope, all of them required."""
+for _scope, _method, _path, _work in _DATA_OPERATIONS:
+    # its name is the scope's, but for the one that the specification names by its path
+    _name = _scope.replace(":", "_").replace("transaction_list", "transactions")
+    _operation(
+        *(f"aggregator_{_name}", _method, f"{_DATA}/{_path}", _read_data),
+        lambda: Answer("sample", data=transactions_of(_SAMPLE_CUSTOMER)[:1]),
+        _BODIES.get(_scope),
+        by_token,
+    )(_for_scope(_scope, _work))
