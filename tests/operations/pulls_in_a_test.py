@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from nightscreen.calling.caller import Caller
 from nightscreen.config.settings import Retention, Settings, read_settings
+from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.operations.pull import (
@@ -29,6 +30,7 @@ from nightscreen.privacy.subject_access import gather
 from nightscreen.sandbox.process import SandboxProcess
 from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.consented import PULLS, Grant, PullTransactions, TokenAnswer
+from nightscreen.schemas.enriched import CASHFLOW_SCHEMA
 from nightscreen.schemas.errors import InputError
 from nightscreen.schemas.stops import StopReason
 from tests.sandbox.in_process import quick_sandbox
@@ -141,6 +143,12 @@ class Lender(World):
     def changes(self, run_id: str) -> list[dict[str, Any]]:
         path = self.folder / "out" / run_id / "changes.parquet"
         return list(pq.read_table(path).to_pylist())
+
+    def figures(self, run_id: str) -> dict[str, dict[str, Any]]:
+        """Return a pull's figures of cash flow by customer."""
+        table = pq.read_table(self.folder / "out" / run_id / CASHFLOW_FILE)
+        assert table.schema.equals(CASHFLOW_SCHEMA)
+        return {row["customer_id"]: row for row in table.to_pylist()}
 
     def count(self, customer: str, what: str) -> int:
         counted = self.sandbox.grants.counts.get(username(customer))

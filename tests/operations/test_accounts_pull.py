@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
-from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
 from nightscreen.sandbox.transactions import bank_accounts_of, profile_of
 from tests.operations.pulls_in_a_test import LIST, Lender, username
@@ -20,11 +17,6 @@ ACCOUNTS, PROFILE = "bank_account:list", "profile:view"
 @pytest.fixture
 def lender(tmp_path: Path) -> Lender:
     return Lender(tmp_path)
-
-
-def figures_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
-    rows = pq.read_table(lender.folder / "out" / run_id / CASHFLOW_FILE).to_pylist()
-    return {row["customer_id"]: row for row in rows}
 
 
 def live_run(lender: Lender, customer_id: str) -> str | None:
@@ -94,10 +86,9 @@ def test_current_balance_is_that_of_the_linked_accounts(lender: Lender) -> None:
     accounts = lender.pull_accounts()
     whole = sum(Decimal(str(one["balance"])) for one in bank_accounts_of(username("C1")))
     assert {
-        name: row["tx_balance_current"]
-        for name, row in figures_of(lender, accounts["run_id"]).items()
+        name: row["tx_balance_current"] for name, row in lender.figures(accounts["run_id"]).items()
     } == {"C1": whole}
     assert live_run(lender, "C1") == accounts["run_id"]
     after = lender.pull()
-    assert figures_of(lender, after["run_id"])["C1"]["tx_balance_current"] == whole
+    assert lender.figures(after["run_id"])["C1"]["tx_balance_current"] == whole
     assert live_run(lender, "C1") == after["run_id"]

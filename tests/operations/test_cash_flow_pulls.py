@@ -6,16 +6,14 @@ import asyncio
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.cli.people import explain
 from nightscreen.files.outputs import CASHFLOW_FILE
 from nightscreen.journal.consents import live_figures
 from nightscreen.journal.verify import verify_journal
-from nightscreen.schemas.enriched import CASHFLOW_SCHEMA, figure_values
+from nightscreen.schemas.enriched import figure_values
 from nightscreen.schemas.errors import InputError
 from tests.operations.pulls_in_a_test import Lender, held_of
 
@@ -27,15 +25,9 @@ def lender(tmp_path: Path) -> Lender:
     return found
 
 
-def rows_of(lender: Lender, run_id: str) -> dict[str, dict[str, Any]]:
-    table = pq.read_table(lender.folder / "out" / run_id / CASHFLOW_FILE)
-    assert table.schema.equals(CASHFLOW_SCHEMA)
-    return {row["customer_id"]: row for row in table.to_pylist()}
-
-
 def test_a_pull_leaves_one_row_a_customer(lender: Lender) -> None:
     report = lender.pull()
-    rows = rows_of(lender, report["run_id"])
+    rows = lender.figures(report["run_id"])
     assert sorted(rows) == ["C1", "C2"]
     assert rows["C1"]["tx_months"] >= 1
     assert rows["C1"]["tx_outflow_monthly"] > 0
@@ -55,7 +47,7 @@ def test_who_consents_no_more_has_no_row(lender: Lender) -> None:
     pull.consents.revoke("C1", "taken back")
     report = pull.close()
     pull.run.close()
-    assert sorted(rows_of(lender, report["run_id"])) == ["C2"]
+    assert sorted(lender.figures(report["run_id"])) == ["C2"]
     with lender.opened() as journal:
         assert held_of(journal, "C1")["cash_flow"] == []
 

@@ -9,6 +9,7 @@ import pytest
 
 from nightscreen.policy.load import DEFAULT_POLICY, check_policy, load_policy
 from nightscreen.schemas.errors import PolicyError
+from nightscreen.schemas.policy import Policy
 
 SENTENCES = 'team = "t"\ncustomer = "c"\n'
 HEAD = 'name = "mine"\nversion = "1"\n'
@@ -19,6 +20,13 @@ def one(when: str, *, head: str = HEAD) -> str:
     return f"{head}\n[[rules]]\ncode = \"ONE\"\neffect = \"review\"\nwhen = '''{when}'''\n" + (
         SENTENCES
     )
+
+
+def loaded(folder: Path, text: str) -> Policy:
+    """Return the policy of a file with this text."""
+    path = folder / "mine.toml"
+    path.write_text(text, encoding="utf-8")
+    return load_policy(path)
 
 
 def told(text: str) -> list[tuple[int, str]]:
@@ -35,16 +43,11 @@ def test_the_default_policy_says_what_it_is() -> None:
 
 def test_the_label_changes_with_what_is_said_and_not_with_how(tmp_path: Path) -> None:
     """Comments and layout leave the digest alone; a threshold or a sentence changes it."""
-    path = tmp_path / "mine.toml"
-    labels = []
-    for text in (
-        one("exposure > 5"),
-        "# mine\n" + one("  exposure > 5\n"),
-        one("exposure > 6"),
+    texts = (
+        *(one("exposure > 5"), "# mine\n" + one("  exposure > 5\n"), one("exposure > 6")),
         one("exposure > 5").replace('"t"', '"u"'),
-    ):
-        path.write_text(text, encoding="utf-8")
-        labels.append(load_policy(path).label)
+    )
+    labels = [loaded(tmp_path, text).label for text in texts]
     assert labels[0] == labels[1]
     assert len(set(labels)) == 3
     name, digest = labels[0].split("@")
@@ -57,11 +60,9 @@ LIMITS = HEAD + "[thresholds]\nleast = 5_000\npart = 0.1\n"
 
 def test_a_threshold_stands_in_the_condition_and_in_the_sentence(tmp_path: Path) -> None:
     """One number, changed in one place, changes what is decided and what is said of it."""
-    path = tmp_path / "mine.toml"
     for least, shown in (("5_000", "5,000"), ("7_500", "7,500")):
         text = one("exposure >= {least} * {part}", head=LIMITS.replace("5_000", least))
-        path.write_text(text.replace('"t"', '"Owes {least} naira."'), encoding="utf-8")
-        policy = load_policy(path)
+        policy = loaded(tmp_path, text.replace('"t"', '"Owes {least} naira."'))
         rule = policy.rules[0]
         assert policy.conditions()[0] == f"exposure >= {least.replace('_', '')} * 0.1"
         assert policy.sentence(rule.team, None) == f"Owes {shown} naira."
@@ -80,14 +81,10 @@ def test_thresholds_are_defined_once_and_named() -> None:
 
 def test_a_sentence_may_differ_by_purpose(tmp_path: Path) -> None:
     """What is said to a borrower is not what is said to an applicant; without one, the first."""
-    path = tmp_path / "mine.toml"
-    path.write_text(
-        one("exposure > 5").replace(
-            'customer = "c"', 'customer.portfolio = "pay"\ncustomer.origination = "apply"'
-        ),
-        encoding="utf-8",
+    text = one("exposure > 5").replace(
+        'customer = "c"', 'customer.portfolio = "pay"\ncustomer.origination = "apply"'
     )
-    policy = load_policy(path)
+    policy = loaded(tmp_path, text)
     words = policy.rules[0].customer
     assert [policy.sentence(words, each) for each in ("portfolio", "origination", None)] == [
         "pay",
@@ -124,13 +121,10 @@ def test_each_of_several_mistakes_is_told_and_none_of_a_sound_condition() -> Non
     assert ["lots" in wrong[0][1], "not true or false" in wrong[1][1]] == [True, True]
 
 
-def test_no_advice_is_given_that_a_condition_may_not_follow() -> None:
+def test_a_mistake_is_told_at_its_own_line_and_without_advice_that_may_not_be_followed() -> None:
     ((_, message),) = told(one("1/0 = 1"))
     assert message.startswith("Division by zero")
     assert "TRY(" not in message
-
-
-def test_a_mistake_in_a_later_line_is_told_at_that_line() -> None:
     ((line, message),) = told(one("\nexposure > 1\nor loans > 3"))
     assert line == 8
     assert "no column loans" in message
@@ -219,9 +213,7 @@ def test_loading_tells_the_first_mistake_and_where_to_see_all(tmp_path: Path) ->
 def test_a_definition_stands_for_part_of_a_condition(tmp_path: Path) -> None:
     """Rules share it by name; it may name thresholds, and what names nothing is an issue."""
     head = HEAD + '[thresholds]\nleast = 5\n[definitions]\nlarge = "exposure >= {least}"\n'
-    path = tmp_path / "mine.toml"
-    path.write_text(one("{large} and cost > 0", head=head), encoding="utf-8")
-    policy = load_policy(path)
+    policy = loaded(tmp_path, one("{large} and cost > 0", head=head))
     assert policy.conditions()[0] == "exposure >= 5 and cost > 0"
     assert told(one("cost > {least}", head=head)) == [
         (6, "the definition large is named by no rule; remove it")
