@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import and_, func, insert, or_, select, update
+from sqlalchemy import and_, bindparam, func, insert, or_, select, update
 
 from nightscreen.journal.database import insert_rows
 from nightscreen.journal.schema import UNSETTLED, answers, calls, disputes, prices, spend
@@ -168,7 +168,7 @@ def headroom(counters: Mapping[str, Spent], caps: Caps, scopes: Sequence[str], c
 
 def read_scopes(connection: Connection, scopes: Collection[str]) -> dict[str, Spent]:
     """Return the counters of each scope, zeros if it has none."""
-    rows = connection.execute(_COUNTERS.where(spend.c.scope.in_(scopes)))
+    rows = connection.execute(_COUNTERS_OF, {"scopes": list(scopes)})
     return {scope: Spent() for scope in scopes} | _by_scope(rows)
 
 
@@ -177,6 +177,7 @@ def _by_scope(rows: Iterable[Row[Any]]) -> dict[str, Spent]:
 
 
 _COUNTERS = select(spend.c.scope, *(spend.c[name] for name in Spent._fields))
+_COUNTERS_OF = _COUNTERS.where(spend.c.scope.in_(bindparam("scopes", expanding=True)))
 _ADDED = ", ".join(f"{name} = spend.{name} + excluded.{name}" for name in Spent._fields)
 
 
