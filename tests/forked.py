@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import traceback
@@ -22,6 +23,7 @@ class Forked:
         self._told, writing = os.pipe()
         self.pid = os.fork()
         if not self.pid:
+            gc.freeze()  # as in `killed`
             try:
                 os.write(writing, work().encode())
                 os.close(writing)
