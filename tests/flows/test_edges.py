@@ -7,11 +7,14 @@ import os
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from nightscreen.config.parameters import ScreenBatch
 from nightscreen.flows.screen_batch import batch_and_purpose, newest_input
 from nightscreen.runs.run_report import quote_document
+from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.errors import InputError, JournalError, UnexpectedFault, foremost
+from nightscreen.schemas.naming import batch_name
 from nightscreen.tasks import engine_run
 from nightscreen.tasks.engine_run import shield_until_done
 from nightscreen.tasks.error_boundary import sanitize_errors, sanitized
@@ -59,10 +62,38 @@ def test_pattern_stands_for_the_newest_file(tmp_path: Path) -> None:
     assert found.batch == "portfolio"
 
 
-def test_pattern_without_a_file_says_where_it_looked(tmp_path: Path) -> None:
-    """An extract that did not arrive is an input error."""
+def test_pattern_without_a_file_or_with_somebodys_is_an_input_error(tmp_path: Path) -> None:
+    """An extract that did not arrive is asked after; the engine must not learn somebody's name."""
     with pytest.raises(InputError, match="has tonight's extract arrived"):
         newest_input(ScreenBatch(input=str(tmp_path / "portfolio-*.csv")))
+    (tmp_path / "loans 0803 123 4567.csv").write_text("customer_id\nC1\n")
+    with pytest.raises(InputError, match="rename it") as refused:
+        newest_input(ScreenBatch(input=str(tmp_path / "loans*.csv")))
+    assert "0803" not in str(refused.value)
+
+
+KINDS = (ScreenBatch, RequestBvns, ConfirmBvns)
+SOMEBODYS = ("22212345678.csv", "customer 0803 123 4567.xlsx", "ade@example.ng.csv")
+NOBODYS = ("portfolio-2026-03-01.csv", "grace_period.csv", "20260301-batch.parquet")
+
+
+def test_a_file_named_after_somebody_is_refused() -> None:
+    """Every flow refuses it, and the error does not repeat it; dates are no customers' numbers."""
+    for kind in KINDS:
+        for name in SOMEBODYS:
+            with pytest.raises(ValidationError, match="rename the file") as refused:
+                kind(input=f"drop/{name}")
+            assert Path(name).stem not in str(refused.value), (name, kind)
+        for name in NOBODYS:
+            assert kind(input=f"drop/{name}").input == f"drop/{name}", (name, kind)
+
+
+def test_a_batch_name_is_nobodys() -> None:
+    """The batch is shown everywhere, too."""
+    assert batch_name(Path("portfolio-2026-03-01.csv")) == "portfolio"
+    for kind in (ScreenBatch, RequestBvns):
+        with pytest.raises(ValidationError, match="customer's number or email address"):
+            kind(input="x.csv", batch="kyc 22212345678")
 
 
 NAMES: list[tuple[dict[str, str], str]] = [

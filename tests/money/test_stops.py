@@ -14,7 +14,9 @@ from typing import Any
 import pytest
 
 from nightscreen.calling.asking import Asking
-from nightscreen.schemas.clock import next_day
+from nightscreen.calling.stops import Stops
+from nightscreen.schemas.clock import MICROS, next_day
+from nightscreen.schemas.stops import StopReason
 from tests.client.fakes import Canned
 from tests.money.service_in_memory import LOST, Bureau
 
@@ -85,6 +87,27 @@ def test_a_stop_that_may_pass_is_taken_up_again(tmp_path: Path) -> None:
     assert sum(part["failed"] + part["pending"] for part in report["checks"].values()) == 0
     assert 1500 < bureau.loop.time() - start < 3600
     honest(report, bureau)
+
+
+def test_a_run_that_waits_can_be_cancelled(tmp_path: Path) -> None:
+    """Cancelling replaces a stop that may pass, and the waiting ends."""
+    bureau = desk(tmp_path, outage_give_up="PT1M")
+    bureau.service.before = lambda *_: LOST
+    cancelling: list[asyncio.Task[float]] = []
+
+    async def cancel(stops: Stops) -> float:
+        while stops.resting_since is None:  # noqa: ASYNC110 - nobody tells of it
+            await asyncio.sleep(1)
+        assert stops.resting_until == stops.resting_since + 900 * MICROS
+        stops.stop(StopReason.CANCELLED)
+        return bureau.loop.time()
+
+    async def watch(asking: Asking) -> None:
+        cancelling.append(asyncio.get_running_loop().create_task(cancel(asking.run.stops)))
+
+    report = bureau.night(steer=watch, deadline=bureau.in_hours(2)).report
+    assert (report["state"], report["stop_reason"]) == ("stopped", "cancelled")
+    assert bureau.loop.time() < cancelling[0].result() + 60
 
 
 # --- stops that end by themselves, and stops that do not ---

@@ -23,6 +23,7 @@ from nightscreen.ops import doctor
 from nightscreen.ops.doctor import Diagnosis, Remedy, diagnose
 from nightscreen.ops.status import COMMANDS, condition_of
 from nightscreen.ops.vitals import write_vitals
+from nightscreen.schemas.clock import system_clock
 from nightscreen.schemas.errors import JournalError
 from nightscreen.schemas.stops import StopReason
 from nightscreen.tasks import server
@@ -41,8 +42,10 @@ def examined(home: Path, way: str | None = None, **more: Any) -> Diagnosis:  # n
     """Ask the doctor, who finds this in the way to the service."""
     given = {"base_url": "https://service.example", "api_key": "made-up"}
     after, trouble = more.pop("more", ()), more.pop("trouble", None)
+    clock = more.pop("clock", system_clock)
     found = diagnose(
         read_settings(home=home, **{**given, **more}),
+        clock=clock,
         diagnosing=lambda _: way,
         probing=lambda *_: trouble,
         more=after,
@@ -101,12 +104,7 @@ def test_a_night_that_was_made_good_is_over(tmp_path: Path) -> None:
         ended(journal, "first", stop="outage")
         now[0] += DAY
         ended(journal, "second")
-    found = diagnose(
-        read_settings(home=tmp_path, base_url="https://service.example", api_key="made-up"),
-        clock=lambda: now[0],
-        diagnosing=lambda _: None,
-        probing=lambda *_: None,
-    )
+    found = examined(tmp_path, clock=lambda: now[0])
     assert found.run is not None
     assert found.run["run_id"] == "second"
     assert found.others == []
