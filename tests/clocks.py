@@ -63,7 +63,6 @@ def run_under(clock: Shifted, arguments: list[str]) -> int:
 
 
 def main() -> None:
-    """Run the tests under the named clocks."""
     choice, *arguments = sys.argv[1:] or ["today"]
     today = datetime.now(UTC).date()
     known = clocks(today)

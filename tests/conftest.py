@@ -122,7 +122,6 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort the longest tests first."""
 
     def rank(item: pytest.Item) -> int:
         ranks = (rank for rank, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix))
@@ -153,7 +152,6 @@ def lawful_nights(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Return a sandbox, a HOME and an output folder for one test."""
     return World(tmp_path)
 
 
@@ -175,7 +173,6 @@ def standard_night(standard_nights: StandardNights) -> Iterator[StandardNight]:
 
 @pytest.fixture(scope="session")
 def engine_server() -> EngineServer:
-    """Return the session's Prefect server."""
     return shared_engine()
 
 

@@ -52,7 +52,6 @@ class Example:
     ours: bool = True  # False if the client would never send this
 
     def __str__(self) -> str:
-        """Return the name, for a test's id."""
         return self.name
 
     @property

@@ -79,7 +79,6 @@ class Overseen(httpx.AsyncBaseTransport):
         self.most_under_way = 0
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Forward one call."""
         self._under_way += 1
         self.most_under_way = max(self.most_under_way, self._under_way)
         try:
@@ -97,7 +96,6 @@ class Overseen(httpx.AsyncBaseTransport):
         return int(self._database.execute(query).fetchone()[0])
 
     async def aclose(self) -> None:
-        """Close the database and the transport."""
         if self._database is not None:
             self._database.close()
             self._database = None
@@ -267,7 +265,6 @@ def _about_identifiers(folder: Folder) -> Iterator[str]:
 
 
 def all_calls(journal: Journal) -> list[Any]:
-    """Return the calls of all runs."""
     return [
         call
         for run in journal.runs.newest(limit=None)

@@ -107,13 +107,11 @@ class Folder:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """`report.json`."""
         report: dict[str, Any] = json.loads((self.path / "report.json").read_text("utf-8"))
         return report
 
     @property
     def sent(self) -> list[dict[str, Any]]:
-        """The calls that were sent, or may have been."""
         return [call for call in self.calls if call["state"] != "not_sent"]
 
     def lines(self, name: str) -> list[dict[str, str]]:
@@ -276,7 +274,6 @@ def _end(status: str) -> str:
 
 
 def balance(sent: Iterable[Row]) -> dict[str, Any]:
-    """Return the opening, the closing and the lowest balance."""
     calls = [call for call in sent if call["balance"] is not None]
     calls.sort(key=lambda call: (call["settled_at"], call["call_id"]))
     if not calls:

@@ -59,7 +59,6 @@ def consented_on() -> tuple[date, date]:
 
 
 def csv_rows(path: Path) -> list[dict[str, str]]:
-    """Return the rows of a CSV file by heading."""
     with path.open(encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
 
@@ -97,7 +96,6 @@ class Unasked(Runner):
 
     @asynccontextmanager
     async def watching(self, run: Run) -> AsyncIterator[None]:
-        """Remember the run's folder."""
         self.folder = run.folder.path
         async with super().watching(run):
             yield
@@ -178,7 +176,6 @@ class World:
         return path
 
     def screen(self, rows: Sequence[Mapping[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401
-        """Screen customers and return the run's results."""
         return self.screen_by(Unasked(), rows, **options)
 
     def screen_by(
@@ -206,7 +203,6 @@ class World:
         return Night(runner.folder, report)
 
     def run_persons(self, kind: type[PersonRun[Any, Any]], parameters: Any) -> dict[str, Any]:  # noqa: ANN401 - the kind's own
-        """Run another flow, person by person, and return its report."""
         return self.carry(
             run_people(
                 kind,
@@ -221,12 +217,10 @@ class World:
         return asyncio.run(screening)
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return the transport from a run to the sandbox."""
         return httpx.ASGITransport(application(self.sandbox))
 
     @property
     def out(self) -> str:
-        """Return the output folder."""
         return str(self.folder / "out")
 
     def read_settings(self) -> Settings:
@@ -257,7 +251,6 @@ class VirtualWorld(World):
     service: Any = None  # answers each request
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return the transport from a run to the service."""
         return FakeTransport(self.service)
 
     def in_hours(self, hours: float) -> str:
@@ -307,11 +300,9 @@ class Night:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """Return the enriched rows as dictionaries."""
         rows: list[dict[str, Any]] = self.table.to_pylist()
         return rows
 
     def column(self, name: str) -> list[Any]:
-        """Return one column of the enriched rows."""
         values: list[Any] = self.table[name].to_pylist()
         return values

@@ -107,12 +107,10 @@ class EngineServer:
 
     @property
     def url(self) -> str:
-        """Return the address of its API."""
         return f"http://127.0.0.1:{self.port}/api"
 
     @property
     def client(self) -> dict[str, str]:
-        """Return the environment variables that a client needs."""
         return {"PREFECT_API_URL": self.url, "PREFECT_API_AUTH_STRING": LOGIN}
 
     @property
@@ -172,7 +170,6 @@ def engine_in_use(*, alone: bool) -> Iterator[None]:
 
 
 def free_port() -> int:
-    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -38,7 +38,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 @pytest.fixture
 def night(world: World, tmp_path: Path) -> Path:
-    """Return a copy of the run's folder, to be damaged."""
     (folder,) = (world.folder / "out").iterdir()
     return shutil.copytree(folder, tmp_path / folder.name)
 

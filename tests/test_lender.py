@@ -59,7 +59,6 @@ class Lender(RuleBasedStateMachine):
 
     @rule(more=st.integers(1, 8), cap=CAPS)
     def screen(self, more: int, cap: str) -> None:
-        """Screen the current customers, some of them new."""
         self._check(self.world.screen(input=self._file(more), batch=BATCH, max_spend=cap))
 
     @rule(more=st.integers(2, 8), at_call=CALLS, heard=st.booleans())
@@ -77,7 +76,6 @@ class Lender(RuleBasedStateMachine):
     @precondition(lambda self: self.unfinished)
     @rule(cap=CAPS)
     def resume(self, cap: str) -> None:
-        """Resume an unfinished run with another cap."""
         self._check(self.world.screen(run=self.unfinished[-1], max_spend=cap))
 
     @precondition(lambda self: self.unfinished)
@@ -125,7 +123,6 @@ class Lender(RuleBasedStateMachine):
 
     @rule(check=st.sampled_from(sorted(AT_ONCE)), naira=st.integers(8, 30))
     def change_price(self, check: str, naira: int) -> None:
-        """Change the price of a lookup."""
         self.world.sandbox.prices[check] = naira * MICROS
 
     @precondition(lambda self: any(number <= self.listed for number in self.people))
@@ -152,7 +149,6 @@ class Lender(RuleBasedStateMachine):
 
     @rule()
     def rotate(self) -> None:
-        """Rotate the data key."""
         if (self.folder / "home").exists():
             with journal_of(self.world.read_settings()) as journal:
                 rotate_key(journal)

@@ -50,7 +50,6 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(lambda _, context: self.faults.append(context))
 
     def time(self) -> float:
-        """Return the virtual time in seconds."""
         return self.now_s
 
     def micros(self) -> int:

@@ -16,14 +16,12 @@ API_KEY = "sk-marker-7f3c9d51e8a24b60"
 
 @pytest.fixture(scope="session")
 def running_sandbox() -> Iterator[SandboxProcess]:
-    """A sandbox in a child process."""
     with SandboxProcess(api_key=API_KEY) as process:
         yield process
 
 
 @pytest.fixture
 def sandbox(running_sandbox: SandboxProcess) -> SandboxProcess:
-    """The sandbox at its beginning."""
     running_sandbox.reset("calm")
     return running_sandbox
 

@@ -84,7 +84,6 @@ class Engine:
 
     @property
     def env(self) -> dict[str, str]:
-        """The environment of every process of this engine."""
         return {
             **self.server.env,
             "PREFECT_WORKER_QUERY_SECONDS": "1",
@@ -162,7 +161,6 @@ class Engine:
         return answer.json()
 
     def deployment(self, name: str) -> dict[str, Any]:
-        """Return a deployment as the server holds it."""
         answer = self.api.get(f"/deployments/name/screen-batch/{name}")
         answer.raise_for_status()
         return dict(answer.json())

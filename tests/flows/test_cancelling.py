@@ -33,7 +33,6 @@ def slow_people(sandbox: SandboxProcess, tmp_path: Path) -> None:
 
 
 def started(folder: Path) -> asyncio.Task[Any]:
-    """Start a run in this process."""
     asked = ScreenBatch(input=str(folder / "people.csv"), output=str(folder / "out"))
     return asyncio.get_running_loop().create_task(screen_batch(asked))
 

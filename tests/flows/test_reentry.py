@@ -29,7 +29,6 @@ def thirty_people(sandbox: SandboxProcess, tmp_path: Path) -> None:
 
 
 def asked(folder: Path) -> ScreenBatch:
-    """Return what each run here is asked for."""
     return ScreenBatch(input=str(folder / "people.csv"), output=str(folder / "out"))
 
 

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.config.settings import Retention, Settings, read_settings
+from nightscreen.config.settings import Retention
 from nightscreen.files.inbox import Inbox, Ticket
 from nightscreen.inbox.file_intake import (
     MOST_ATTEMPTS,
@@ -36,14 +36,13 @@ from nightscreen.journal.approvals import Approvals
 from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.privacy.purging import due, purge
 from nightscreen.schemas.approvals import ApprovalDecision
-from nightscreen.schemas.clock import system_clock
+from nightscreen.schemas.clock import DAY_MICROS, system_clock
 from nightscreen.schemas.errors import InputError
 from tests import left_behind
 from tests.privacy.search import Search
 from tests.screening import AskingApproval, Unasked, World, csv_rows, customer
 
 ROWS = 12
-DAY_MICROS = 86_400_000_000
 
 
 @dataclass
@@ -55,13 +54,7 @@ class Desk(World):
 
     @property
     def dropped(self) -> Path:
-        """Return the inbox."""
         return self.folder / "inbox"
-
-    @property
-    def set_up(self) -> Settings:
-        """Return the settings of whoever watches."""
-        return read_settings(base_url="http://127.0.0.1:1", api_key="k", home=self.folder / "home")
 
     @property
     def inbox(self) -> Inbox:
@@ -82,8 +75,7 @@ class Desk(World):
         return ticket
 
     def look_into(self, ticket: Ticket) -> ToScreen | Fate:
-        """Examine a file as the watcher does."""
-        return examine(ticket, WatchInbox(**self.options), self.set_up, self.inbox)
+        return examine(ticket, WatchInbox(**self.options), self.read_settings(), self.inbox)
 
     def run(self, ticket: Ticket) -> Fate:
         """Screen a file that is to be screened, and put it away."""
@@ -92,7 +84,7 @@ class Desk(World):
             return found
         night = self.screen_by(self.runner(), **found.parameters.model_dump())
         found.content.release()
-        return place_file(ticket, night.report, self.set_up, self.inbox)
+        return place_file(ticket, night.report, self.read_settings(), self.inbox)
 
     def reports(self) -> list[dict[str, Any]]:
         """Return the reports of the inbox's runs, oldest first."""
@@ -106,7 +98,6 @@ class Desk(World):
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
-    """A watcher's desk with an empty inbox."""
     found = Desk(tmp_path)
     assert not found.inbox.look()
     return found
@@ -239,11 +230,11 @@ def test_a_file_that_waits_for_approval_is_gone_on_with_once_somebody_decided(
     assert (desk.dropped / "waiting" / run_id / "quote.txt").exists()
     shutil.copy(kept, desk.dropped / "book.csv")
     assert desk.run(desk.take()) is Fate.REPEATED
-    assert decided_runs(desk.set_up, [run_id]) == []
+    assert decided_runs(desk.read_settings(), [run_id]) == []
     assert desk.calls() == []
     with open_journal(desk.folder / "home") as journal:
         Approvals(journal).decide(Actor("chief"), run_id, decision)
-    assert decided_runs(desk.set_up, [run_id]) == [run_id]
+    assert decided_runs(desk.read_settings(), [run_id]) == [run_id]
     ticket = desk.inbox.take_waiting(run_id)
     assert ticket is not None
     assert desk.run(ticket) is fate

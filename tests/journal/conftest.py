@@ -40,7 +40,6 @@ class TestClock:
     now: int = NOON + 3600 * MICROS
 
     def __call__(self) -> int:
-        """Return the next instant."""
         self.now += MICROS
         return self.now
 
@@ -69,7 +68,6 @@ class Place:
         return Settings(home=self.home, journal_url=self.url, data_key=SecretStr(key))
 
     def close(self) -> None:
-        """Close whatever is still open."""
         for journal in self.opened:
             journal.close()
 
@@ -90,14 +88,12 @@ _EACH = pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest
 
 @_EACH
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
-    """Give a place for a journal on each database."""
     url = "" if request.param == "sqlite" else str(request.getfixturevalue("schema_url"))
     yield from _used(tmp_path, url)
 
 
 @pytest.fixture
 def sqlite_place(tmp_path: Path) -> Iterator[Place]:
-    """Give a place for a journal on SQLite."""
     yield from _used(tmp_path, "")
 
 
@@ -109,7 +105,6 @@ def server_place(database_url: str, tmp_path: Path) -> Iterator[Place]:
 
 @pytest.fixture
 def journal(place: Place) -> Journal:
-    """Give an open, empty journal on each database."""
     return place.open()
 
 
@@ -127,14 +122,12 @@ def subject(number: int) -> bytes:
 
 
 def asks(*numbers: int, check: str = "karma") -> list[ReserveRequest]:
-    """Return the wish to ask about some subjects."""
     return [ReserveRequest(check, "bvn", subject(number), PRICE, None, 1) for number in numbers]
 
 
 def reserve(
     journal: Journal, *numbers: int, caps: Caps | None = None, run: str = "run-1", since: int = 0
 ) -> list[tuple[ReserveRequest, Reservation]]:
-    """Reserve a block and return each ask with its grant."""
     wanted = asks(*numbers)
     bound = caps if caps is not None else Caps()
     grants = by_name(journal, run, wanted, bound, since=since or 1 << 60)
@@ -153,7 +146,6 @@ def by_name(
 
 
 def kinds(pairs: list[tuple[ReserveRequest, Reservation]]) -> list[ReservationStatus]:
-    """Return what became of each ask."""
     return [grant.kind for _, grant in pairs]
 
 
@@ -164,7 +156,6 @@ def ended(
     cost: int | None = PRICE,
     body: bytes = b"{}",
 ) -> CallResult:
-    """Return how a granted call ended."""
     ask, grant = pair
     answered = state in KEPT_STATES
     unreadable = state is CallState.UNREADABLE

@@ -82,12 +82,10 @@ def claim(
 
 
 def taken(claimed: Claim, table: LookupRun) -> list[int]:
-    """Return the places in rank of what was taken."""
     return [each.lookup_id - table.first_id for each, _ in claimed.taken]
 
 
 def states(journal: Journal, table: LookupRun) -> list[LookupStatus]:
-    """Return what has become of each lookup, in rank."""
     blocks = journal.lookups.in_states(table, set(LookupStatus))
     return [LookupStatus(row.state) for block in blocks for row in block]
 
@@ -273,7 +271,6 @@ class Model:
         self.spent = self.doubts = 0
 
     def worst(self, place: int) -> int:
-        """Return the most a lookup may cost."""
         return WORST[self.checks[place]]
 
     def claim(self, who: int, check: str, number: int) -> list[int]:

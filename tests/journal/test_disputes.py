@@ -36,7 +36,6 @@ def settle(
     *,
     odd: bool = False,
 ) -> DisputedCosts | None:
-    """Settle a call that found something, at a cost and with a balance."""
     outcome = replace(
         ended(pair, cost=cost),
         outcome=Outcome.LISTED.value,

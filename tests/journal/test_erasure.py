@@ -34,7 +34,6 @@ def answered(journal: Journal, *numbers: int) -> None:
 
 
 def state(journal: Journal, customer: bytes, times: int = 2) -> None:
-    """Give a customer a state, a history and a review."""
     customers = Customers(journal)
     for number in range(times):
         at = customers.begin(f"run-{number}")
@@ -57,7 +56,6 @@ def state(journal: Journal, customer: bytes, times: int = 2) -> None:
 
 
 def subjects_of_calls(journal: Journal) -> list[bytes]:
-    """Return the pseudonym of each call, in order."""
     with journal.database.reading() as connection:
         found = connection.execute(select(calls.c.subject).order_by(calls.c.call_id)).scalars()
         return [bytes(each) for each in found]

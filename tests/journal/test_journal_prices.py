@@ -33,7 +33,6 @@ def settle(
 
 
 def reserved(journal: Journal, run: str) -> list[int]:
-    """Return what is reserved for each call of a run, oldest first."""
     return [row.reserved_micro for rows in journal.runs.calls(run) for row in rows]
 
 

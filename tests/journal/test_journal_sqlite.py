@@ -28,7 +28,6 @@ PAGE = 4096
 
 
 def fill(place: Place, groups: int) -> None:
-    """Write some groups of calls, half of each settled."""
     journal = place.open()
     for group in range(groups):
         pairs = reserve(journal, *range(10 * group, 10 * group + 10))
@@ -36,7 +35,6 @@ def fill(place: Place, groups: int) -> None:
 
 
 def pragma(place: Place, name: str) -> object:
-    """Return a setting of the journal's own connections."""
     with place.open().database.reading() as connection:
         return connection.execute(text(f"PRAGMA {name}")).scalar()
 

@@ -37,7 +37,6 @@ def journal_url(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def world(tmp_path: Path, journal_url: str) -> World:
-    """Return a world with so many calls at a time."""
     settings = {"max_in_flight": AT_ONCE, "journal_url": journal_url, "tolerated_failure_pct": 100}
     return World(tmp_path, settings=settings)
 

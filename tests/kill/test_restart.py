@@ -55,7 +55,6 @@ class Elsewhere(World):
         make_batch(folder / "in.csv", rows=ROWS, seed=31, damage_pct=0)
 
     def transport(self) -> httpx.AsyncBaseTransport:
-        """Return what carries the calls over sockets."""
         return httpx.AsyncHTTPTransport()
 
     @property

@@ -61,7 +61,6 @@ class Books:
 
     @property
     def charged_twice(self) -> list[Key]:
-        """Return the lookups that the service charged more than once."""
         return [key for key, times in self.charges.items() if times > 1]
 
     @property

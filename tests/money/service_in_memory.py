@@ -131,7 +131,6 @@ class Bureau(VirtualWorld):
         ask_here: Callable[[Approval], bool] | None = None,
         **parameters: Any,  # noqa: ANN401 - parameters of a run
     ) -> Night:
-        """Screen the batch, or resume a run."""
         self.service.at_first = None
         night = self.screen_by(Steered(steer, ask_here), input=self.batch(), **parameters)
         balance = night.report["balance"]

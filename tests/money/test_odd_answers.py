@@ -52,7 +52,6 @@ def rewritten(
 
 
 def without_record(document: dict[str, Any]) -> dict[str, Any]:
-    """Remove the record, and leave the cost."""
     return {**document, "data": "see the portal"}
 
 

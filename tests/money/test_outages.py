@@ -98,7 +98,6 @@ def status(report: dict[str, Any]) -> Counter[str]:
 
 @pytest.fixture
 def office(tmp_path: Path) -> Office:
-    """A lender and a service in virtual time."""
     return Office(tmp_path)
 
 

@@ -25,7 +25,6 @@ UNPRICED = (
 
 
 def sent(desk: Bureau) -> Counter[tuple[str, str]]:
-    """Return how often each lookup reached the service."""
     return Counter(entry[:2] for entry in desk.service.ledger)
 
 

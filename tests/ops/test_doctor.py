@@ -55,13 +55,11 @@ def examined(home: Path, way: str | None = None, **more: Any) -> Diagnosis:  # n
 
 
 def remedy(found: Diagnosis) -> Remedy:
-    """Return what is to be done; there is something."""
     assert found.remedy is not None
     return found.remedy
 
 
 def begun(home: Path) -> None:
-    """Make a journal with one run that stopped for want of money."""
     with open_journal(home) as journal:
         ended(journal, RUN, stop="balance")
 
@@ -74,7 +72,6 @@ def ended(
     batch: str = "portfolio",
     stop: str | None = None,
 ) -> None:
-    """Keep a run that has completed, or stopped for a reason."""
     begin_run(journal, run_id, flow=flow, batch=batch, folder=str(journal.home / "out" / run_id))
     state = "completed" if stop is None else "stopped"
     journal.runs.finish(run_id, state=state, stop_reason=stop, report={})

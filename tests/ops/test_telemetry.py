@@ -27,7 +27,6 @@ class Kept:
         self.meter = Meter(self.reader)
 
     async def measure(self, asking: Asking) -> None:
-        """Measure the run of a night."""
         asking.run.stops.on_attempt = self.meter.record_attempt
 
     def points(self, name: str) -> list[Any]:

@@ -34,7 +34,6 @@ async def unapproved(asking: Asking) -> None:
 
 
 async def cancelled(asking: Asking) -> None:
-    """Cancel a run in mid asking."""
     await asyncio.sleep(8)
     asking.run.stops.stop(StopReason.CANCELLED)
 

@@ -38,13 +38,11 @@ def _apply(world: World) -> list[Night]:
 
 @pytest.fixture(scope="module")
 def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
-    """The night of applications, to be put back."""
     return Screened(tmp_path_factory.mktemp("screened"), _apply)
 
 
 @pytest.fixture
 def world(tmp_path: Path, screened: Screened) -> World:
-    """A world after one night of applications."""
     world = World(tmp_path)
     screened.put_back(world)
     return world
@@ -63,7 +61,6 @@ def purged(world: World, days: float) -> dict[str, Any]:
 
 
 def in_clear(world: World) -> set[str]:
-    """Return whose rows any run has in clear."""
     parts = (world.folder / "out").glob("*/enriched/part-*.parquet")
     return {each for part in parts for each in pq.read_table(part)["customer_id"].to_pylist()}
 

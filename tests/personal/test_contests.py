@@ -47,7 +47,6 @@ def nights(tmp_path: Path) -> Iterator[Nights]:
 
 
 def contested(nights: Nights, **changes: Any) -> Contest:  # noqa: ANN401 - as `open_contest` takes them
-    """Open a contest of the declined customer."""
     given = {"said": "I paid in May.", **changes}
     return open_contest(nights.journal, Actor("Ada Eze"), CLOCKS, "0007", **given)
 
@@ -59,7 +58,6 @@ def answered(nights: Nights, contest: Contest, by: str = "Tunde", **changes: Any
 
 
 def reviewed(nights: Nights, reviewer: str) -> None:
-    """Let a person confirm the decision on the list."""
     assert save(nights.journal, filled("0007", "run-1", "decline", reviewer=reviewer)).saved == 1
 
 

@@ -74,7 +74,6 @@ def folder(lent: tuple[Path, Path]) -> Path:
 
 
 def tables(folder: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return the rows of every table in the outputs."""
     out = folder / "out"
     return {
         str(path.relative_to(out)): pq.ParquetFile(path).read().to_pylist()

@@ -37,7 +37,6 @@ ROWS_IN_CLEAR = {"enriched/part-00000.parquet", "decisions.xlsx"}
 
 @pytest.fixture(scope="module")
 def screened(tmp_path_factory: pytest.TempPathFactory) -> Screened:
-    """A night in which everybody was screened, to be put back."""
     return Screened(tmp_path_factory.mktemp("screened"), lambda world: [world.screen(ROWS)])
 
 
@@ -59,7 +58,6 @@ def purged(
 
 
 def left(night: Night) -> set[str]:
-    """Return the personal files that a run still has."""
     found = {path.relative_to(night.folder).as_posix() for path in night.folder.rglob("*")}
     return found & PERSONAL
 

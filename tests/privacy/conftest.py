@@ -36,7 +36,6 @@ class Place:
         return Ended(child.returncode, out, err)
 
     def start(self, *arguments: str) -> subprocess.Popen[str]:
-        """Start screening the batch."""
         return subprocess.Popen(
             [COMMAND, "screen", str(self.marked.file), *arguments],
             cwd=self.folder,

@@ -29,7 +29,6 @@ PERMITTED = re.compile(r"out/[^/]+/(bvn/|quarantine\.csv)")
 
 
 def run(place: Place, *arguments: str) -> Ended:
-    """Run a command, and keep what it said with the rest."""
     ended = nightscreen("bvn", *arguments, cwd=place.folder, env=place.env, patience_s=240)
     said = place.folder / f"said-{arguments[0]}-{len(list(place.folder.iterdir()))}.txt"
     said.write_text(ended.out + ended.err, encoding="utf-8")
