@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import json
 import os
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
@@ -291,6 +292,10 @@ class Night:
 
     folder: Path
     report: dict[str, Any]
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        return dict(json.loads((self.folder / "manifest.json").read_text("utf-8")))
 
     @property
     def table(self) -> pa.Table:

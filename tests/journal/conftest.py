@@ -83,10 +83,7 @@ def _used(tmp_path: Path, url: str) -> Iterator[Place]:
         found.close()
 
 
-_EACH = pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
-
-
-@_EACH
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     url = "" if request.param == "sqlite" else str(request.getfixturevalue("schema_url"))
     yield from _used(tmp_path, url)

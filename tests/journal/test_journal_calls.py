@@ -105,9 +105,8 @@ def test_a_call_counts_for_the_day_of_its_intent(place: Place) -> None:
     place.clock.now = NOON + 86_400 * MICROS + MICROS
     journal.calls.settle("run-1", [ended(pairs[0])])
     assert journal.money.today() == Spent()
-    assert [(day, spent) for day, _, spent in journal.money.by_day()] == [
-        ("2026-02-28", Spent(PRICE, 0, 1))
-    ]
+    ((day, _, spent),) = journal.money.by_day()
+    assert (day, spent) == ("2026-02-28", Spent(PRICE, 0, 1))
 
 
 def test_a_subject_asked_by_the_living_is_held(place: Place) -> None:

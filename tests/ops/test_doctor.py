@@ -8,7 +8,6 @@ from __future__ import annotations
 import base64
 import socket
 import time
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from itertools import product
 from pathlib import Path
@@ -156,9 +155,8 @@ def test_a_full_disk_is_to_be_freed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert found.why_not == "no run can start: disk (home) must be fixed"
 
 
-@pytest.fixture
-def engine() -> Iterator[str]:
-    """The address of a Prefect server that lives while its database is away."""
+def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path) -> None:
+    """The server says that it is well; what it keeps it cannot say."""
 
     def away(asked: BaseHTTPRequestHandler, _body: bytes) -> tuple[int, bytes]:
         if asked.command == "POST":
@@ -167,13 +165,7 @@ def engine() -> Iterator[str]:
             return 422, b'{"detail": "CSRF protection is disabled."}'
         return 200, b"true"
 
-    with answering(away) as address:
-        yield f"{address}/api"
-
-
-def test_an_engine_without_its_database_lets_no_run_begin(tmp_path: Path, engine: str) -> None:
-    """The server says that it is well; what it keeps it cannot say."""
-    with temporary_settings({PREFECT_API_URL: engine}):
+    with answering(away) as address, temporary_settings({PREFECT_API_URL: f"{address}/api"}):
         found = examined(tmp_path, more=look_at_engine())
     assert remedy(found).first.startswith("look at the server's log: its database is away")
     assert "answers with 500" in "\n".join(lines_of(found))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -62,10 +61,6 @@ def left(night: Night) -> set[str]:
     return found & PERSONAL
 
 
-def manifest_of(night: Night) -> dict[str, Any]:
-    return dict(json.loads((night.folder / "manifest.json").read_text("utf-8")))
-
-
 AGES: dict[int, set[str]] = {
     29: set(),
     31: {"quarantine.csv"},
@@ -83,7 +78,7 @@ def test_each_kind_goes_at_its_age(world: World, night: Night) -> None:
         done = purged(world, days)
         assert left(night) == PERSONAL - gone
         assert done["removed_files"] == len(gone - before)
-        manifest = manifest_of(night)
+        manifest = night.manifest
         assert not gone & manifest["files"].keys()
         assert "report.json" in manifest["files"]
         if gone:
@@ -176,7 +171,7 @@ def test_a_purge_cut_short_is_finished_by_the_next(
         patched.setattr(RunFiles, "finish", crash)
         with pytest.raises(KeyboardInterrupt):
             purged(world, 31)
-    assert "quarantine.csv" in manifest_of(night)["files"]
+    assert "quarantine.csv" in night.manifest["files"]
     purged(world, 31)
-    assert "quarantine.csv" not in manifest_of(night)["files"]
-    assert len(manifest_of(night)["rewritten"]) == 1
+    assert "quarantine.csv" not in night.manifest["files"]
+    assert len(night.manifest["rewritten"]) == 1
