@@ -20,7 +20,7 @@ from nightscreen.sandbox.ledger import PRICES
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-OPERATIONS: Final = (*PRICES, "loan_products", "loan_start", "loan_view")
+OPERATION_NAMES: Final = (*PRICES, "loan_products", "loan_start", "loan_view")
 """Every operation that can be named in faults and latencies."""
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
@@ -110,7 +110,7 @@ def one_of(known: Iterable[str], what: str) -> AfterValidator:
     return AfterValidator(check)
 
 
-OperationName = Annotated[str, one_of((*OPERATIONS, ALL), "operation")]
+OperationName = Annotated[str, one_of((*OPERATION_NAMES, ALL), "operation")]
 FaultName = Annotated[str, one_of(FAULTS, "fault")]
 Count = Annotated[int, Field(ge=1, strict=True)]
 Milliseconds = Annotated[float, Field(ge=0, le=1_000_000_000, allow_inf_nan=False)]

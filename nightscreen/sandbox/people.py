@@ -34,7 +34,7 @@ BVN_DIGITS: Final = 11
 BANK_CODE_DIGITS: Final = 3
 ACCOUNT_DIGITS: Final = 10
 LINKED_PREFIX: Final = "22"
-CHANGE_DAYS: Final = 30  # changes of the world happen on one of the days 1 to 30
+WORLD_CHANGE_DAYS: Final = 30  # changes of the world happen on one of the days 1 to 30
 MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 # How often what occurs was written down in docs/sandbox.md before any policy was tried on it, and
@@ -47,7 +47,7 @@ FIRST_LOAN_SHARE: Final = 0.10  # of unknown people, on some later day
 PAST_DUE_SHARE: Final = 0.18
 MISSING_SHARE: Final = 0.02
 OTHER_SHARE: Final = 0.03
-GONE_SHARE: Final = 0.06
+ACCOUNT_GONE_SHARE: Final = 0.06
 MATCH_FROM: Final = 80
 """The service's own line between match and no match; the caller sets another (rule 2)."""
 
@@ -202,7 +202,7 @@ def holder_of(bank_code: str, account_number: str, *, day: int = 0) -> Person | 
     share = draw.share()
     if share < MISSING_SHARE:
         return None
-    if draw.share() < GONE_SHARE and draw.between(1, CHANGE_DAYS) <= day:
+    if draw.share() < ACCOUNT_GONE_SHARE and draw.between(1, WORLD_CHANGE_DAYS) <= day:
         return None
     holder = fiction.holder_of_serial(bank_code, int(account_number[:9]))
     if share < MISSING_SHARE + OTHER_SHARE:
@@ -323,7 +323,7 @@ def karma_of(identity: str, *, day: int = 0) -> Record | None:
         return None
     draw = SeededRandom("karma", identity)
     share, turning = draw.share(), draw.share()
-    turned = draw.between(1, CHANGE_DAYS) <= day
+    turned = draw.between(1, WORLD_CHANGE_DAYS) <= day
     special = test_identifiers.by_karma_identity(identity)
     if special:
         listed = special.listed
@@ -366,7 +366,7 @@ def ecosystem_of(
     draw = SeededRandom("ecosystem", bvn)
     special = test_identifiers.by_bvn(bvn)
     found = draw.share() < FOUND_SHARE
-    first_loan_day = draw.between(1, CHANGE_DAYS) if draw.share() < FIRST_LOAN_SHARE else None
+    first_loan_day = draw.between(1, WORLD_CHANGE_DAYS) if draw.share() < FIRST_LOAN_SHARE else None
     if special:
         found = special.history != "none"
     elif not found:

@@ -33,11 +33,11 @@ from nightscreen.sandbox.test_identifiers import by_customer
 
 LIVELY_DAYS: Final = 30
 """Only records of the last so many days before day 0 change or vanish; older ones are settled."""
-CHANGE_DAYS: Final = 20  # a record changes only within so many days after it appears
+RECORD_CHANGE_DAYS: Final = 20  # a record changes only within so many days after it appears
 BACKDATED_SHARE: Final = 0.10
 """Share of new records that have a date up to three days before the day they appear."""
 MOST_LATE: Final = 3
-GONE_SHARE: Final = 0.15
+RECORD_GONE_SHARE: Final = 0.15
 EXTRA_SHARE: Final = 0.05
 FIRST_BALANCE: Final = 250_000_00  # kobo on each account before the first record
 
@@ -201,8 +201,8 @@ def _stories(customer: str, owner: Owner, newest_month: int) -> list[_Story]:
         gone = None
         if entry.day > -LIVELY_DAYS and not entry.tag:
             events = _events(draw, appears_on, record)
-            if draw.share() < GONE_SHARE:
-                gone = appears_on + draw.between(1, CHANGE_DAYS)
+            if draw.share() < RECORD_GONE_SHARE:
+                gone = appears_on + draw.between(1, RECORD_CHANGE_DAYS)
         for again in range(entry.times):  # each time under another id
             if again:
                 draw = SeededRandom("again", *names, str(again))
@@ -274,7 +274,7 @@ def _events(draw: SeededRandom, born: int, record: Record) -> tuple[_Event, ...]
     kinds = ["note", "status", "narration"]
     for _ in range(draw.pick(_CHANGES)):
         kind = kinds.pop(draw.below(len(kinds)))
-        day = born + draw.between(1, CHANGE_DAYS)
+        day = born + draw.between(1, RECORD_CHANGE_DAYS)
         text = draw.pick(_NOTES)
         if kind == "status":
             record["status"], text = "pending", "success"
