@@ -288,6 +288,12 @@ def _about_journal(folder: Folder, calls: list[Any]) -> Iterator[str]:
         yield "calls.parquet is not what the journal holds"
     if folder.report["state"] == "completed" and any(call.state == "intent" for call in of_run):
         yield "a completed run has a call without an outcome"
+    for call in of_run:
+        # an intent has no outcome; a call in doubt has none either if its process died
+        if call.state == "not_sent" and call.sent_at is not None:
+            yield f"call {call.call_id} was not sent, but at {call.sent_at}"
+        if call.state not in {"not_sent", "intent", "in_doubt"} and call.sent_at is None:
+            yield f"call {call.call_id} is {call.state}, but nobody knows when it was sent"
 
 
 def about_ledger(calls: list[Any], charged_micro: int) -> Iterator[str]:
