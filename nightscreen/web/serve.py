@@ -22,9 +22,12 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
 _STOPS = (signal.SIGINT, signal.SIGTERM)
-_AT_ONCE = 200
+_AT_ONCE = 400
 _MOST_WAITING = 100
-"""Connections without a complete request; the other half of `_AT_ONCE` is for those with one."""
+"""Connections without a complete request, those aside that are newer than `_NEW_S`."""
+_NEW_S = 0.25
+"""A request follows its connection within a round trip; a connection that was accepted together
+with hundreds of others was dropped before anybody had read what it sent."""
 _LEAST_BYTES_A_S = 4096
 """A connection with this rate counts as new; even slow mobile lines reach it."""
 _END_WITHIN_S = 45  # a page of the desk takes seconds; a large export half a minute
@@ -36,10 +39,11 @@ class TimeoutProtocol(H11Protocol):
     """Closes a connection whose request does not arrive completely in time.
 
     Without a limit, a client that opens connections and waits could occupy all of `_AT_ONCE` for
-    ever. If many such connections are open, a new one replaces the one that has waited longest and
+    ever. If many such connections are open, a new one replaces those that have waited longest and
     sent least, so that new clients always get through.
 
     Attributes:
+        made_at: when it was opened, on the loop's clock.
         head_within_s: limit for the head of a request, from the connection or the last response.
         body_within_s: limit for the body, from the end of the head.
         waits_since: when it began to wait, on the loop's clock, moved forward by the data it sent.
@@ -47,14 +51,15 @@ class TimeoutProtocol(H11Protocol):
 
     head_within_s = HEAD_WITHIN_S
     body_within_s = HEAD_WITHIN_S
+    made_at = 0.0
     waits_since = 0.0
     _deadline: asyncio.TimerHandle | None = None
     _in_body = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Start the time limit; drop another connection if too many wait."""
+        """Start the time limit; drop other connections if too many wait."""
         super().connection_made(transport)
-        self.waits_since = self.loop.time()
+        self.made_at = self.waits_since = self.loop.time()
         self._wait(self.head_within_s)
         waiting = [
             each
@@ -62,9 +67,11 @@ class TimeoutProtocol(H11Protocol):
             if isinstance(each, TimeoutProtocol)
             and each.is_waiting
             and not each.transport.is_closing()
+            and self.made_at - each.made_at >= _NEW_S
         ]
-        if len(waiting) > _MOST_WAITING:
-            min(waiting, key=lambda each: each.waits_since).transport.abort()
+        waiting.sort(key=lambda each: each.waits_since)
+        for each in waiting[: max(0, len(waiting) - _MOST_WAITING)]:
+            each.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         """Adjust the time limit to the state of the request."""
