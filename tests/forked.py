@@ -10,6 +10,18 @@ from collections.abc import Callable
 from typing import Self
 
 
+def fork() -> int:
+    """Fork this process; return the child's id, or 0 in the child.
+
+    What threads and connections of this process left is not collected in the child, which has none
+    of them.
+    """
+    child = os.fork()
+    if not child:
+        gc.freeze()
+    return child
+
+
 class Forked:
     """A fork of this process that does some work, and tells what it returns.
 
@@ -21,9 +33,8 @@ class Forked:
 
     def __init__(self, work: Callable[[], str]) -> None:
         self._told, writing = os.pipe()
-        self.pid = os.fork()
+        self.pid = fork()
         if not self.pid:
-            gc.freeze()  # as in `killed`
             try:
                 os.write(writing, work().encode())
                 os.close(writing)

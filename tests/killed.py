@@ -6,7 +6,6 @@ the same process; its state returns to the test in a file.
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import signal
@@ -18,6 +17,7 @@ from pathlib import Path
 import httpx
 
 from nightscreen.sandbox.state import Sandbox
+from tests.forked import fork
 from tests.screening import World
 
 _DONE, _FAILED = 0, 1
@@ -57,10 +57,8 @@ def is_killed(
         AssertionError: the run failed by itself; its traceback is on stderr.
     """
     saved = world.folder / "sandbox.pickle"
-    child = os.fork()
+    child = fork()
     if not child:
-        # what the test's threads and connections left is not collected here: it has none of them
-        gc.freeze()
         os._exit(_carry(world, night, saved, at_call, heard=heard))
     _, status = os.waitpid(child, 0)
     killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL

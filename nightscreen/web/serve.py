@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _STOPS = (signal.SIGINT, signal.SIGTERM)
 _AT_ONCE = 400
 _MOST_WAITING = 100
-"""Connections without a complete request, those aside that are newer than `_NEW_S`."""
+"""Connections without a complete request, beside those newer than `_NEW_S`."""
 _NEW_S = 0.25
 """A request follows its connection within a round trip; a connection that was accepted together
 with hundreds of others was dropped before anybody had read what it sent."""
@@ -70,7 +70,7 @@ class TimeoutProtocol(H11Protocol):
             and self.made_at - each.made_at >= _NEW_S
         ]
         waiting.sort(key=lambda each: each.waits_since)
-        for each in waiting[: max(0, len(waiting) - _MOST_WAITING)]:
+        for each in waiting[:-_MOST_WAITING]:
             each.transport.abort()
 
     def data_received(self, data: bytes) -> None:
