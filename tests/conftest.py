@@ -122,6 +122,7 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort the longest tests first."""
 
     def rank(item: pytest.Item) -> int:
         ranks = (rank for rank, prefix in enumerate(FIRST) if item.nodeid.startswith(prefix))

@@ -75,6 +75,18 @@ def test_one_at_a_time_holds_over_processes_checks_and_runs(place: Place) -> Non
     assert kinds(reserve(other, 4, caps=under(30), run="run-3")) == [ReservationStatus.GRANTED]
 
 
+def test_the_first_charged_call_may_take_a_run_past_its_cap_and_no_other(journal: Journal) -> None:
+    """List 10, real price 200, cap 100: one call is charged, whatever is wanted."""
+    number, charged = 1, 0
+    for _ in range(30):
+        for pair in reserve(journal, *range(number, number + 8), caps=under(10)):
+            if pair[1].kind is ReservationStatus.GRANTED:
+                settle(journal, pair, LIMIT)
+                charged += LIMIT
+                number += 1
+    assert charged == LIMIT
+
+
 def test_the_price_is_confirmed_anew_after_noon(place: Place) -> None:
     """A session that goes on into the next day keeps what it knows."""
     journal = place.open()

@@ -37,6 +37,21 @@ BY_WORLD = sorted(
 """The nights of each world together."""
 
 
+@pytest.mark.parametrize("name", DECIDED)
+def test_every_row_leaves_with_a_decision_and_the_policy_it_rests_on(
+    standard_night: StandardNight, name: str
+) -> None:
+    """The manifest has the same policy label; no row is approved without evidence."""
+    night = standard_night(name).night
+    assert set(night.column("decision")) <= {"approve", "review", "decline", "undecided"}
+    (label,) = set(night.column("policy"))
+    assert night.manifest["policy"]["label"] == label
+    for row in night.rows:
+        if row["decision"] == "approve":
+            assert row["karma_status"] == "clear"
+            assert row["bank_account_status"] == "verified"
+
+
 @pytest.mark.parametrize("names", BY_WORLD, ids="-".join)
 def test_figures_are_the_same_wherever_they_are_read(
     standard_night: StandardNight, names: tuple[str, ...], tmp_path: Path

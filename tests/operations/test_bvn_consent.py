@@ -498,6 +498,7 @@ def test_confirmations_above_the_limit_wait_for_approval_and_then_keep_to_it(
         actor, cap, approvals = Actor("Bem"), 60 * MICROS, Approvals(journal)
         (asked_for,) = approvals.waiting()
         assert asked_for.quote["quoted"]["expected"] == "100.00"
+        assert asked_for.quote["quoted"]["high"] == "100.00"
         approvals.decide(actor, run_id, ApprovalDecision.APPROVED, max_spend_micro=cap)
     resumed = world.confirm(otps, run=run_id, max_spend="60")
     assert (resumed.report["stop_reason"], spent(world)) == ("budget", "60.00")

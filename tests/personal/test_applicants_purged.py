@@ -12,7 +12,7 @@ from nightscreen.config.settings import GROUNDS, ContestClocks, Retention
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.audit import Audit, AuditQuery
-from nightscreen.journal.schema import TOMBSTONE
+from nightscreen.journal.schema import KINDS, TOMBSTONE
 from nightscreen.journal.verify import verify_journal
 from nightscreen.privacy.contests import open_contest
 from nightscreen.privacy.purging import due, purge
@@ -111,8 +111,9 @@ def test_a_contest_keeps_the_runs_of_its_batch(world: World) -> None:
 
 
 def test_each_ground_has_its_own_period(tmp_path: Path) -> None:
-    """Every ground of records is one that the settings name; old audit entries go."""
+    """Every kind of record is kept on a ground that the settings name, old audit entries go."""
     assert {each.value for each in Ground} <= {*GROUNDS}
+    assert {model.ground for model in KINDS} <= {*Ground}
     days = {f"{ground}_days": place for place, ground in enumerate(GROUNDS, start=1)}
     cutoffs = Retention(**days).cutoffs(100 * DAY_MICROS)
     assert cutoffs == {

@@ -81,6 +81,7 @@ def test_a_page_is_that_of_its_report(nights: dict[str, Night], pages: dict[str,
     for name in ("plain", "killed"):
         assert (nights[name].folder / "report.html").read_text("utf-8") == pages[name]
     assert {"Decline", "Review", "Approve"} <= set(read(pages["plain"]).text)
+    assert "Decline means no further lending until cleared." in pages["plain"]
 
 
 ODD: list[tuple[dict[str, Any], str]] = [
