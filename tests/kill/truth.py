@@ -13,11 +13,15 @@ import pyarrow.parquet as pq
 from nightscreen.journal import Journal
 from nightscreen.sandbox.people import ecosystem_of, holder_of, karma_of
 from nightscreen.schemas.calls import CallState
+from nightscreen.schemas.checks import IdentityKind
+from nightscreen.schemas.columns import IDENTIFIERS
 from tests.laws import all_calls
 from tests.screening import World
 
 KIND = {"bank_account": "nuban", "karma": "bvn", "ecosystem": "bvn"}
 CRASHED = "crashed"
+ATTEMPTS = 5  # the default of NIGHTSCREEN_ATTEMPTS
+_DOUBTFUL = {CallState.IN_DOUBT.value, CallState.INTENT.value}
 Key = tuple[str, bytes]
 
 
@@ -34,14 +38,30 @@ def expected_status(check: str, row: dict[str, Any]) -> str:
     return "verified" if holder.bvn == bvn else "mismatch"
 
 
-def wrong_statuses(folder: Path) -> list[str]:
+def wrong_statuses(folder: Path, journal: Journal | None = None) -> list[str]:
+    """Return what a run says that the people of the sandbox contradict.
+
+    Args:
+        folder: the run's folder.
+        journal: given if many runs were killed; a lookup whose attempts are all in doubt, over all
+            runs, must then be `in_doubt` until they are a day old.
+    """
+    doubts: Counter[Key] = Counter()
+    if journal is not None:
+        calls = all_calls(journal)
+        doubts.update((row.check, bytes(row.subject)) for row in calls if row.state in _DOUBTFUL)
     wrong: list[str] = []
     for row in pq.read_table(folder / "enriched").to_pylist():
-        for check in KIND:
+        for check, kind in KIND.items():
             status = row[f"{check}_status"]
             if status == "refused" and check == "ecosystem":
                 continue
             truth = expected_status(check, row)
+            if status == "in_doubt" and journal is not None:
+                identity = IDENTIFIERS[IdentityKind(kind)].of(row)
+                assert identity is not None
+                key = check, journal.pseudonyms.subject(kind, identity)
+                truth = "in_doubt" if doubts[key] >= ATTEMPTS else truth
             if status != truth:
                 wrong.append(f"{row['customer_id']} {check}: {status}, not {truth}")
     return wrong
@@ -91,7 +111,7 @@ def books_of(journal: Journal, ledger: dict[str, Any], run_id: str | None = None
         books.journal_micro += row.cost_micro or 0
         books.crashed += row.trouble == CRASHED
         books.answered[key] += row.state == CallState.ANSWERED.value
-        books.doubts[key] += row.state in {CallState.IN_DOUBT.value, CallState.INTENT.value}
+        books.doubts[key] += row.state in _DOUBTFUL
     for entry in ledger["entries"]:
         if Decimal(entry["charged"]):
             books.charges[subject_of(journal, entry)] += 1
