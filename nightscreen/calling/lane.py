@@ -556,8 +556,7 @@ class Lane:
         balance = None if reading.stop is not None else reading.balance_micro
         wallet.record_charge(most_charged(task, reading, named_micro), balance, mark)
         if reading.verdict in BODY_KEPT:
-            believed = reading.cost_micro if named_micro is None else None
-            wallet.record_price(check, believed, task.bound_micro)
+            wallet.record_price(check, reading.cost_micro, task.bound_micro)
         delay = self._delay(task, reading)
         ended = task.ends_as(reading, delay, stops=stopped)
         settled = outcome_of(

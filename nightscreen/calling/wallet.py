@@ -104,7 +104,10 @@ class Wallet:
     # --- prices ---
 
     def record_price(self, check: str, cost_micro: int | None, reserved_micro: int) -> None:
-        """Record an answer's price, None if unknown; add a notice if it rose."""
+        """Record an answer's cost, None if unknown; add a notice if the price rose.
+
+        A cost that is too high to be a price is none.
+        """
         self._answers += 1
         cost = cost_micro or 0
         known = self.highest_micro.get(check, 0)

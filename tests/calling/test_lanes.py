@@ -165,6 +165,24 @@ def test_one_wish_for_an_hour_is_kept_for_five_minutes(
     assert rests_s <= late - early < rests_s + 20
 
 
+def test_a_deadline_ends_a_pause(bench: Bench) -> None:
+    """A run that was asked to wait for longer than it has ends at its deadline."""
+    bench.set_up(lambda *_: refused(240), cap=1)
+    bench.lane.stops.deadline_at = bench.loop.micros() + 60 * MICROS
+    bench.asked(3)
+    assert bench.lane.stops.reason == StopReason.DEADLINE
+    assert 60 <= bench.loop.time() < 61
+
+
+def test_a_cost_that_is_not_believed_is_no_price(bench: Bench) -> None:
+    """The next lookups are reserved at the price known before."""
+    dear = replace(hit(), cost_micro=900 * PRICE)
+    bench.set_up(lambda request, _: dear if int(request.asked) == 2 else hit(), cap=1)
+    bench.lane.wallet.price_limits = {"karma": 20 * PRICE}
+    bench.asked(6)
+    assert bench.lane.wallet.highest_micro == {"karma": PRICE}
+
+
 def test_a_call_under_way_is_joined(bench: Bench) -> None:
     """By whoever needs it too."""
     bench.set_up(lambda *_: hit(), cap=20)

@@ -68,6 +68,15 @@ def test_without_a_balance_calls_go_one_at_a_time() -> None:
         made.forget()
 
 
+def test_the_highest_price_stays_and_only_a_rise_is_reported() -> None:
+    """Calls are reserved at the highest price seen, although another answer cost less."""
+    made = wallet()
+    for cost in (20 * NAIRA, 10 * NAIRA, None, 20 * NAIRA):
+        made.record_price("karma", cost, 10 * NAIRA)
+    assert made.highest_micro == {"karma": 20 * NAIRA}
+    assert len(made.stops.notices) == 1
+
+
 def test_a_cost_that_can_be_no_price_is_reported_and_the_second_customer_stops_its_check() -> None:
     """The same customer twice is one witness, what a balance contradicts is none."""
     made = wallet()
