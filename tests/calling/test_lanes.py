@@ -17,7 +17,7 @@ from nightscreen.calling.lookup_task import LookupTask
 from nightscreen.calling.stops import Silence, Stops
 from nightscreen.client.classify import CallOutcome
 from nightscreen.client.limiter import AdaptiveCap
-from nightscreen.client.response_rules import FailureReason
+from nightscreen.client.response_rules import ChargeStatus, FailureReason
 from nightscreen.journal import Journal, open_journal
 from nightscreen.journal.calls import ClaimRequest
 from nightscreen.schemas.calls import Caps, LookupStatus
@@ -183,6 +183,28 @@ def test_a_cost_that_is_not_believed_is_no_price(bench: Bench) -> None:
     assert bench.lane.wallet.highest_micro == {"karma": PRICE}
 
 
+def test_a_refusal_that_stays_is_not_repeated(bench: Bench) -> None:
+    """Even where no customer's lookup was answered: each is asked once, without a pause."""
+    bench.set_up(lambda *_: replace(refused(), retry=False, strain=False, status=400), cap=3)
+    assert statuses(bench.asked(6)) == {FAILED}
+    assert (len(bench.service.sent), bench.loop.time() < 2) == (6, True)
+
+
+def test_a_lookup_in_doubt_keeps_to_its_attempts_in_an_outage(bench: Bench) -> None:
+    """Free attempts go on for as long as the service is silent, but not where one may cost."""
+    unsent = CallOutcome(ChargeStatus.NOT_SENT, trouble=FailureReason.NOT_SENT, retry=True)
+    bench.set_up(
+        lambda request, attempt: lost() if attempt == 1 and int(request.asked) < 4 else unsent,
+        stops=Stops(silence=Silence(GIVE_UP_S)),
+        attempts=3,
+        cap=4,
+    )
+    asked = bench.asked(8)
+    assert statuses(asked[:4]) == {LookupStatus.IN_DOUBT}
+    assert {each.attempts for each in asked[:4]} == {3}
+    assert bench.lane.stops.reason == StopReason.OUTAGE
+
+
 def test_a_call_under_way_is_joined(bench: Bench) -> None:
     """By whoever needs it too."""
     bench.set_up(lambda *_: hit(), cap=20)
@@ -272,6 +294,21 @@ def test_a_lookup_that_a_stopped_process_holds_is_given_up(bench: Bench) -> None
     assert sum(each.status is FREE for each in asked) == 49
     assert GIVE_UP_S <= bench.loop.time() < GIVE_UP_S + 10
     assert "an answer that another process asks for" in bench.lane.stops.notices[0]
+
+
+def test_a_cap_that_other_processes_use_up_is_given_up(bench: Bench) -> None:
+    """A process that shares the cap and stands still keeps its calls; the run says so and ends."""
+    caps, shared = Caps(in_flight=(("karma", 1),)), {"karma": 1}
+    bench.set_up(stops=Stops(silence=Silence(GIVE_UP_S)))
+    bench.lane.writer.caps = caps
+    other = bench.opened.enter_context(open_journal(bench.home, clock=bench.loop.micros))
+    for journal, run_id in ((bench.journal, "run"), (other, "other")):
+        journal.askers.join(run_id, shared)
+    other.calls.claim("other", "portfolio", ClaimRequest("karma", [task(99).ask()]), caps, since=0)
+    bench.asked(3)
+    assert bench.service.sent == []
+    assert bench.lane.stops.reason == StopReason.OUTAGE
+    assert "MAX_IN_FLIGHT" in bench.lane.stops.notices[0]
 
 
 def test_a_lookup_that_another_run_asks_waits_and_takes_its_answer(bench: Bench) -> None:
