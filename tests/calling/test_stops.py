@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from nightscreen.calling.stops import (
@@ -246,8 +248,10 @@ def test_the_first_reason_stays_unless_someone_cancels_a_wait() -> None:
 
 
 def test_the_run_stops_where_no_check_is_left() -> None:
-    """One check alone leaves the run going; the last one ends it."""
+    """One check alone leaves the run going; the last one ends it, and a strange one nothing."""
     made = stops()
+    made.obey({"selfie": "auth"})
+    assert made.checks == {}
     made.stop_check("karma", "auth")
     assert made.reason is None
     assert made.may_send("ecosystem", 0, 0)
@@ -329,14 +333,16 @@ def test_a_quota_comes_back_with_its_day() -> None:
 
 
 def test_failures_count_from_enough_lookups_on() -> None:
-    """A few failures at the beginning stop nothing, nor what probes lose in an outage."""
+    """A few failures at the beginning stop nothing, nor what probes lose in an outage.
+
+    Spared lookups were not asked, so that they do not make the share smaller.
+    """
     made = stops()
     made.tolerated_failure_pct = 5
     made.silence.opened_at = 0.0
-    for _ in range(100):
-        made.ended("karma", LookupStatus.FAILED, 0)
-    for _ in range(100):
-        made.ended("karma", LookupStatus.FREE, 0)
+    ended = {LookupStatus.SPARED: 1000, LookupStatus.FAILED: 11, LookupStatus.FREE: 189}
+    for status in Counter(ended).elements():
+        made.ended("karma", status, 0)
     assert made.reason is None
     made.silence.stop_probing()
     made.ended("karma", LookupStatus.FREE, 0)
@@ -392,6 +398,7 @@ def test_a_silence_is_given_up_and_says_what_was_waited_for() -> None:
     made = stops()
     made.silence.give_up_after_s = 600
     back(made, lost(), at=50)
+    made.silence.record_wait("ecosystem", "another process", at=60, now=0)
     assert made.may_send("karma", 0, 649)
     made.silence.clear_waits()
     assert made.may_send("karma", 0, 1000)
