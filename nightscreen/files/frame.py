@@ -159,6 +159,16 @@ class Frame:
         with self._room():
             return self._select(section, values).to_arrow_table()
 
+    def blocks(self, section: str, **values: str | int) -> Iterator[pa.Table]:
+        """Yield the result of a section's only statement in portions of some thousand rows.
+
+        The frame must not be used otherwise meanwhile.
+        """
+        with self._room():
+            reader = self._select(section, values).to_arrow_reader(_PORTION)
+        while (block := self._next(reader)) is not None:
+            yield pa.table(block)
+
     def pieces(self, section: str, sizes: Iterable[int], **values: str | int) -> Iterator[pa.Table]:
         """Yield the result of a section's only statement in portions of the given sizes.
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, joined_bytes, plain, pseudonym_column
-from nightscreen.files.sealing import pieces_of
+from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
 from nightscreen.planning.customers import subject_column
 from nightscreen.planning.eligibility import consent_ends, identities, slots_of
 from nightscreen.planning.lookup_table import NOTHING, Chains, LookupRanking
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.plan import CheckIdentity
 
 
+_BYTES_AT_ONCE = 200_000 * SUBJECT_BYTES  # of joined pseudonyms that are single values at a time
 _ROW_PLAN = "plan-{}-{:05d}"  # of a slot and a chunk, in the workspace
 _OUTCOMES = {outcome.value: number for number, outcome in enumerate(Outcome)}
 _ANSWERS = pa.schema(
@@ -159,17 +160,20 @@ class Planner:
         Returns:
             Whether there are any answers, and whether there are answers or closed lookups.
         """
-        subjects = pieces_of(joined_bytes(self.frame.table("subjects")["subject"]))
+        joined = joined_bytes(self.frame.table("subjects")["subject"])
         run_id, unread, is_any = self.wanted.run_id, self.unread[slot.check], False
+        excluded, closed = frozenset(self.closed.get(slot.check, ())), list[bytes]()
         self.frame.make("answers", _ANSWERS.empty_table())
-        for block in self.answers.latest_blocks(
-            slot.check, subjects, run_id=run_id, since=self.freshness.since
-        ):
-            self.frame.add("answers", _answer_columns(block, run_id))
-            unread.update(e.subject for e in block if e.outcome == Outcome.UNREADABLE.value)
-            is_any = is_any or bool(block)
-        self.slots[slot].distinct = len(subjects)
-        closed = sorted({*self.closed.get(slot.check, ())}.intersection(subjects))
+        for start in range(0, len(joined), _BYTES_AT_ONCE):
+            subjects = pieces_of(joined[start : start + _BYTES_AT_ONCE])
+            closed += [each for each in subjects if each in excluded]
+            for block in self.answers.latest_blocks(
+                slot.check, subjects, run_id=run_id, since=self.freshness.since
+            ):
+                self.frame.add("answers", _answer_columns(block, run_id))
+                unread.update(e.subject for e in block if e.outcome == Outcome.UNREADABLE.value)
+                is_any = is_any or bool(block)
+        self.slots[slot].distinct = len(joined) // SUBJECT_BYTES
         self.frame.make("closed", pa.table({"subject": pseudonym_column(b"".join(closed))}))
         return is_any, is_any or bool(closed)
 

@@ -8,13 +8,13 @@ decides on the counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise, takewhile
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
-from nightscreen.files.sealing import pieces_of
+from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
 from nightscreen.journal.customers import BLOCK, Sightings
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
@@ -40,8 +40,7 @@ _OF_MANY = (
     "taken as nobody's own and is not looked up."
 )
 _NO_BVN = bytes(16)
-_SAVED = "sightings-{}"
-_ROWS_PER_WRITE = 50_000
+_SAVED = "sightings-{}-{:05d}"  # of a kind, in portions, in the workspace
 _SAVED_SCHEMA = pa.schema([pa.field(name, SUBJECT) for name in ("identifier", "customer", "bvn")])
 _BLOCKS_AT_ONCE = 25
 """Blocks of the journal that are added to the frame together: each addition takes 0.5 ms."""
@@ -105,8 +104,10 @@ def count_shared(
             frame.run("earlier")
         frame.run("count")
         if workspace is not None:
-            columns = [plain(column) for column in frame.table("unwritten").columns]
-            workspace.put(_SAVED.format(kind.value), pa.table(columns, schema=_SAVED_SCHEMA))
+            for number, block in enumerate(frame.blocks("unwritten")):
+                columns = [plain(column) for column in block.columns]
+                table = pa.table(columns, schema=_SAVED_SCHEMA)
+                workspace.put(_SAVED.format(kind.value, number), table)
         if is_known:
             frame.run("end_of_kind")
         if kind in PLACEHOLDERS:
@@ -136,17 +137,17 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
     without a result save none.
     """
     for kind in COUNTED:
-        name = _SAVED.format(kind.value)
-        for piece in workspace.get(name).to_batches(_ROWS_PER_WRITE) if workspace.has(name) else ():
-            sightings.keep(kind.value, batch, zip(*piece.to_pydict().values(), strict=True), at=at)
+        names = (_SAVED.format(kind.value, number) for number in count())
+        for block in map(workspace.get, takewhile(workspace.has, names)):
+            sightings.keep(kind.value, batch, zip(*block.to_pydict().values(), strict=True), at=at)
 
 
 def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:
     """Add the journal's sightings of the batch's identifiers; return whether there are any."""
-    identifiers = pieces_of(joined)
+    at_once = BLOCK * _BLOCKS_AT_ONCE * SUBJECT_BYTES
     is_known = False
-    for start in range(0, len(identifiers), BLOCK * _BLOCKS_AT_ONCE):
-        some = identifiers[start : start + BLOCK * _BLOCKS_AT_ONCE]
+    for start in range(0, len(joined), at_once):
+        some = pieces_of(joined[start : start + at_once])
         rows = [
             row
             for first in range(0, len(some), BLOCK)

@@ -74,6 +74,10 @@ if TYPE_CHECKING:
     from nightscreen.schemas.policy import Policy
 
 
+_CONVERTED_AT_ONCE = 20_000
+"""Lookups that are Python values at a time, of those that are in memory to be ranked."""
+
+
 @dataclass(slots=True, kw_only=True)
 class ScreeningRun(Run):
     """One screening run. Its stations fill in the attributes from top to bottom."""
@@ -340,20 +344,21 @@ def fill_lookups(run: ScreeningRun, worst_micro: dict[str, int], states: NDArray
 
     def ranked() -> Iterator[NewLookup]:
         for numbers, rows in run.needed.in_rank(run.order):
-            columns = {name: rows[name].to_pylist() for name in rows.column_names}
-            yield from map(
-                NewLookup,
-                columns["check"],
-                columns["kind"],
-                columns["subject"],
-                [worst_micro[check] for check in columns["check"]],
-                columns["consent_reference"],
-                columns["consent_ends_at"],
-                states[numbers].tolist(),
-                columns["identity"],
-                columns["together_with"],
-                columns["row"],
-            )
+            for start in range(0, len(numbers), _CONVERTED_AT_ONCE):
+                columns = rows.slice(start, _CONVERTED_AT_ONCE).to_pydict()
+                yield from map(
+                    NewLookup,
+                    columns["check"],
+                    columns["kind"],
+                    columns["subject"],
+                    [worst_micro[check] for check in columns["check"]],
+                    columns["consent_reference"],
+                    columns["consent_ends_at"],
+                    states[numbers[start : start + _CONVERTED_AT_ONCE]].tolist(),
+                    columns["identity"],
+                    columns["together_with"],
+                    columns["row"],
+                )
 
     table = run.journal.lookups
     run.lookups = table.begin(run.run_id, len(run.order), terms)
