@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -11,6 +13,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nightscreen.cli.main import app
+from nightscreen.files.run_folder import NOTE, RunFiles
+from nightscreen.journal import open_journal
+from nightscreen.privacy.erasure import ErasureTarget, erase, find_person_data
 from nightscreen.schemas.errors import InputError, JournalError, UsageError
 from tests.cli.list_in_a_test import screened
 
@@ -94,6 +99,39 @@ def test_bad_usage_and_unknown_people_remove_nothing(folder: Path) -> None:
         assert ended.exception.exit_status == 2, whom
         assert whom[1] not in str(ended.exception)
     assert len(ids(folder)) == 3
+
+
+def test_an_erasure_that_was_cut_off_is_finished_by_the_next(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is found any more by then, yet a manifest may tell of the files of before."""
+    with open_journal(tmp_path / "home") as journal, monkeypatch.context() as patched:
+        patched.setattr(RunFiles, "finish", lambda *_: 1 / 0)
+        person = find_person_data(journal, ErasureTarget(customer_id="0007"))
+        with pytest.raises(ZeroDivisionError):
+            erase(journal, person)
+    assert (folder / NOTE).exists()
+    assert isinstance(run("erase", "--customer-id", "0007", "--yes").exception, InputError)
+    assert not (folder / NOTE).exists()
+
+
+def test_a_purge_removes_nothing_that_is_held_or_only_asked_about(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Neither a hold nor its end removes anything by itself, however old the run is."""
+    with closing(sqlite3.connect(tmp_path / "home" / "journal.sqlite")) as journal, journal:
+        journal.execute("UPDATE runs SET started_at = 0, finished_at = 0")
+    aged = ("purge", "--older-than", "1", "--yes")
+    for words in (
+        ("purge", "--hold", "run-1", "--reason", "claim 7"),
+        aged,
+        ("purge", "--release", "run-1"),
+        (*aged, "--dry-run"),
+    ):
+        assert run(*words).exit_code == 0, words
+        assert len(ids(folder)) == 3, words
+    assert run(*aged).exit_code == 0
+    assert not list((folder / "enriched").iterdir())
 
 
 def test_a_decision_is_explained_on_the_terminal() -> None:

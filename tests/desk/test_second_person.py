@@ -152,6 +152,7 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     at_command = office.context.accounts.find("Bem")
     assert at_command is not None
     assert at_command.asleep
+    assert not at_command.waits_for_approver
     assert bem.get("/").status_code == 303
     new = by_link(office, token)
     assert not may(office, "Bem", "approve")
