@@ -134,8 +134,11 @@ def test_a_purge_removes_nothing_that_is_held_or_only_asked_about(
     assert not list((folder / "enriched").iterdir())
 
 
-def test_a_decision_is_explained_on_the_terminal() -> None:
-    """Decision, evidence and reason in words, no identifier but the id as given."""
+def test_a_decision_is_explained_on_the_terminal(folder: Path) -> None:
+    """Decision, evidence and reason in words, no identifier but the id as given.
+
+    Once the row was purged, what the journal has is shown; no cell is a word of the program.
+    """
     found = run("explain", "0007")
     assert found.exit_code == 0
     for word in ("0007", "decline", "KARMA_DEFAULT", "Harbour Finance", "lawful basis undeclared"):
@@ -146,10 +149,6 @@ def test_a_decision_is_explained_on_the_terminal() -> None:
     assert "0.0 days" not in found.output
     assert "first seen under this batch name" in found.output
     assert "0000," not in found.output  # amounts have two places
-
-
-def test_a_customer_whose_row_was_purged_is_explained_without_it(folder: Path) -> None:
-    """What the journal has is shown; no cell is a word of the program."""
     shutil.rmtree(folder / "enriched")
     shown = run("explain", "0007")
     assert shown.exit_code == 0

@@ -160,19 +160,11 @@ def test_what_was_brought_lies_nowhere_in_clear_and_goes_after_a_day(office: Off
     assert office.context.audit.find(AuditQuery(action="file uploaded"))[0]["user"] == "Ada"
 
 
-def test_file_that_cannot_be_read_is_said_so(office: Office) -> None:
-    """The page says what is wrong under the file's own name, and offers to begin again."""
-    browser = office.browser("analyst")
-    assert bring(browser, b"", "odd.csv").status_code == 400
-    for data in (b"\x00\x01\x02" * 50, b"PK\x03\x04 no workbook", b"a,b\n"):
-        page = browser.get(bring(browser, data, "odd.csv").headers["location"])
-        assert page.status_code == 400, data[:9]
-        assert "/proc/" not in page.text, data[:9]
-        assert 'role="alert"' in page.text, data[:9]
+def test_oversized_broken_and_unreadable_uploads_are_refused(office: Office) -> None:
+    """Of more than may be, no end, no content or another site's form nothing stays.
 
-
-def test_oversized_and_broken_uploads_leave_nothing(office: Office) -> None:
-    """More than may be, no end, another site's form: refused, and nothing stays."""
+    A file that cannot be read is said so under its own name, not that of a place on disk.
+    """
     browser = office.browser("analyst")
     large = {"file": ("a.csv", b"x" * (101 * 1024 * 1024))}
     assert browser.ask("POST", "/new", files=large).status_code == 413
@@ -187,9 +179,15 @@ def test_oversized_and_broken_uploads_leave_nothing(office: Office) -> None:
         browser.ask("POST", "/new", content=b"x", headers={"content-type": "a/b"}).status_code
         == 415
     )
+    assert bring(browser, b"", "odd.csv").status_code == 400
     folder = office.folder / "home" / "desk"
     assert not folder.exists() or list(folder.iterdir()) == []
     assert office.browser("auditor").ask("POST", "/new", files=small).status_code == 403
+    for data in (b"\x00\x01\x02" * 50, b"PK\x03\x04 no workbook", b"a,b\n"):
+        page = browser.get(bring(browser, data, "odd.csv").headers["location"])
+        assert page.status_code == 400, data[:9]
+        assert "/proc/" not in page.text, data[:9]
+        assert 'role="alert"' in page.text, data[:9]
 
 
 def test_one_applicant_is_screened_at_once(office: Office) -> None:

@@ -21,7 +21,8 @@ from nightscreen.journal.schema import failures
 from nightscreen.schemas.clock import MICROS
 from nightscreen.schemas.errors import SettingsError, UsageError
 from nightscreen.schemas.users import Role, User
-from tests.desk.office import ORIGIN, PASSWORD, QUICK, Browser, Office
+from tests.desk.office import PASSWORD, QUICK, Browser, Office
+from tests.desk.test_second_person import LINK
 
 SESSION, DEVICE = "nightscreen-desk", "nightscreen-desk-device"
 _FULL_WIDTH = {ord("0") + digit: 0xFF10 + digit for digit in range(10)}
@@ -113,15 +114,14 @@ def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> N
     for name, status in (("x" * 60, 200), ("x" * 61, 400), ("\u202eada", 400), (" ", 400)):
         answer = admin.post("/users", do="add", name=name, role="analyst")
         assert answer.status_code == status, name
-    found = re.compile(re.escape(ORIGIN) + r"/first\?token=([\w.-]+)")
-    (link, _) = found.findall(admin.post("/users", do="add", name="Bem", role="analyst").text)
+    (link, _) = LINK.findall(admin.post("/users", do="add", name="Bem", role="analyst").text)
     bem = office.browser()
     assert bem.post("/first", link=link, name="other", password=PASSWORD).status_code == 303
     assert admin.get("/users").status_code == 200
     assert office.context.accounts.find("other") is None
     assert bem.get("/audit").status_code == 403
-    (second, _) = found.findall(admin.post("/users", do="reset", name="Bem").text)
-    (third, _) = found.findall(admin.post("/users", do="reset", name="Bem").text)
+    (second, _) = LINK.findall(admin.post("/users", do="reset", name="Bem").text)
+    (third, _) = LINK.findall(admin.post("/users", do="reset", name="Bem").text)
     assert bem.get("/audit").status_code == 303
     for ended in (link, second):
         over = office.browser().get(f"/first?token={ended}")
