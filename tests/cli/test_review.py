@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import shutil
 import subprocess
 from datetime import datetime
@@ -12,11 +11,9 @@ from typing import Any
 
 import openpyxl
 import pytest
-from typer.testing import CliRunner
 
-from nightscreen.cli.main import app
 from nightscreen.schemas.clock import LAGOS
-from nightscreen.schemas.errors import InputError
+from tests.cli.conftest import Here
 from tests.cli.list_in_a_test import fill, screened
 from tests.screening import csv_rows
 
@@ -41,22 +38,17 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return screened(tmp_path).path
 
 
-def run(*arguments: str) -> tuple[int, dict[str, Any]]:
-    """Run a command with --json; return exit status and document."""
-    found = CliRunner().invoke(app, [*arguments, "--json"])
-    return found.exit_code, json.loads(found.stdout) if found.stdout else {}
-
-
-def test_a_filled_workbook_comes_back(folder: Path) -> None:
+def test_a_filled_workbook_comes_back(here: Here, folder: Path) -> None:
     """Each sheet to decide on is read, the guard taken off the id, and a second import is idle."""
     fill(folder / "decisions.xlsx", REVIEWED)
-    status, found = run("review", "import", str(folder / "decisions.xlsx"))
-    assert (status, found["imported"], found["overrides"], found["mistakes"]) == (0, 2, 1, [])
-    status, found = run("review", "import", str(folder / "decisions.xlsx"))
-    assert (status, found["imported"], found["already_known"]) == (0, 0, 2)
+    ended = here("review", "import", str(folder / "decisions.xlsx"), "--json")
+    found = ended.document
+    assert (ended.status, found["imported"], found["overrides"], found["mistakes"]) == (0, 2, 1, [])
+    ended = here("review", "import", str(folder / "decisions.xlsx"), "--json")
+    assert (ended.status, ended.document["imported"], ended.document["already_known"]) == (0, 0, 2)
 
 
-def test_a_csv_that_was_rearranged_comes_back(folder: Path) -> None:
+def test_a_csv_that_was_rearranged_comes_back(here: Here, folder: Path) -> None:
     """Other separator and order of columns, blank lines, a mark at the start."""
     rows = csv_rows(folder / "decisions.csv")
     names = list(reversed(rows[0]))
@@ -68,17 +60,17 @@ def test_a_csv_that_was_rearranged_comes_back(folder: Path) -> None:
             file.write(";" * (len(names) - 1) + "\r\n")
             word = {"reviewer_decision": "APPROVED", "reviewer": "Ngozi", "review_note": "Seen; ok"}
             writer.writerow({**row, **word, "reviewed_at": f"{TODAY:%Y-%m-%d}"})
-    status, found = run("review", "import", str(returned))
-    assert (status, found["imported"], found["mistakes"]) == (0, 2, [])
+    ended = here("review", "import", str(returned), "--json")
+    assert (ended.status, ended.document["imported"], ended.document["mistakes"]) == (0, 2, [])
 
 
-def test_mistakes_are_listed_and_nothing_is_imported(folder: Path) -> None:
+def test_mistakes_are_listed_and_nothing_is_imported(here: Here, folder: Path) -> None:
     """Line, sheet, column and hint of each; exit status 2; --partial takes in the rest."""
     wrong = {**REVIEWED, "0007": {"reviewer_decision": "no idea", "reviewer": "Ngozi"}}
     fill(folder / "decisions.xlsx", wrong)
-    status, found = run("review", "import", str(folder / "decisions.xlsx"))
-    assert (status, found["imported"]) == (2, 0)
-    assert found["mistakes"] == [
+    ended = here("review", "import", str(folder / "decisions.xlsx"), "--json")
+    assert (ended.status, ended.document["imported"]) == (2, 0)
+    assert ended.document["mistakes"] == [
         {
             "line": 2,
             "sheet": "Decisions",
@@ -87,23 +79,22 @@ def test_mistakes_are_listed_and_nothing_is_imported(folder: Path) -> None:
             "hint": "Write approve, decline or review.",
         }
     ]
-    status, found = run("review", "import", str(folder / "decisions.xlsx"), "--partial")
-    assert (status, found["imported"]) == (2, 1)
+    ended = here("review", "import", str(folder / "decisions.xlsx"), "--partial", "--json")
+    assert (ended.status, ended.document["imported"]) == (2, 1)
 
 
-def test_what_is_no_list_is_refused_in_one_line(folder: Path) -> None:
+def test_what_is_no_list_is_refused_in_one_line(here: Here, folder: Path) -> None:
     """Anything else is bad usage, said so."""
     path = folder / "other.csv"
     for content in (b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"):
         path.write_bytes(content)
-        found = CliRunner().invoke(app, ["review", "import", str(path)])
-        assert isinstance(found.exception, InputError), content
-        assert "\n" not in str(found.exception), content
+        ended = here("review", "import", str(path))
+        assert (ended.status, ended.err.count("\n")) == (2, 1), content
 
 
 @pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")
 @pytest.mark.parametrize("form", ["xlsx", "csv"])
-def test_libreoffice_opens_saves_and_gives_it_back(folder: Path, form: str) -> None:
+def test_libreoffice_opens_saves_and_gives_it_back(here: Here, folder: Path, form: str) -> None:
     """A real spreadsheet program reads the list as written, and what it saves can be imported."""
     fill(folder / "decisions.xlsx", REVIEWED)
     book = openpyxl.load_workbook(folder / "decisions.xlsx")
@@ -127,5 +118,5 @@ def test_libreoffice_opens_saves_and_gives_it_back(folder: Path, form: str) -> N
         capture_output=True,
         timeout=120,
     )
-    status, found = run("review", "import", str(folder / "saved" / f"reviewed.{form}"))
-    assert (status, found["imported"], found["mistakes"]) == (0, 1, [])
+    ended = here("review", "import", str(folder / "saved" / f"reviewed.{form}"), "--json")
+    assert (ended.status, ended.document["imported"], ended.document["mistakes"]) == (0, 1, [])
