@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 from pathlib import Path
 from typing import Protocol
@@ -10,13 +11,14 @@ import pytest
 
 from nightscreen.cli import engine, entry
 from tests.cli.command import SERVICE, Ended
+from tests.cli.list_in_a_test import screened
 
 
 class Here(Protocol):
     """Runs the command in this process, in a folder of its own."""
 
-    def __call__(self, *arguments: str) -> Ended:
-        """Return how it ended."""
+    def __call__(self, *arguments: str, given: str = "") -> Ended:
+        """Return how it ended; `given` is its standard input, which is no terminal."""
 
 
 @pytest.fixture
@@ -40,8 +42,9 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     monkeypatch.setattr(engine, "begin_engine", lambda: None)
     monkeypatch.setattr(engine, "prepare_engine", refuse)
 
-    def run(*arguments: str) -> Ended:
+    def run(*arguments: str, given: str = "") -> Ended:
         monkeypatch.setattr("sys.argv", ["nightscreen", *arguments])
+        monkeypatch.setattr("sys.stdin", io.StringIO(given))
         with pytest.raises(SystemExit) as ended:
             entry.run()
         said = capsys.readouterr()
@@ -50,3 +53,10 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
         return Ended(status, said.out, said.err)
 
     return run
+
+
+@pytest.fixture
+def listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return the folder of a screened night with its decision list; HOME is its journal's."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
+    return screened(folder).path

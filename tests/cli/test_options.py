@@ -1,18 +1,22 @@
-"""Options are made from parameters: each field once, lists add up, mistakes name what was typed."""
+"""What can be typed: options are made from parameters; every command explains itself."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
+import pytest
 import typer
 from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from nightscreen.cli.command import command
+from nightscreen.cli.main import COMMANDS
 from nightscreen.config.parameters import ScreenBatch, WatchInbox
 from nightscreen.schemas.bvn import ConfirmBvns, RequestBvns
 from nightscreen.schemas.consented import PullTransactions
 from nightscreen.schemas.offers import OfferLoans, TrackLoans
+from tests.cli.conftest import Here
 
 MODELS = (
     ScreenBatch,
@@ -70,3 +74,23 @@ def test_every_field_is_an_argument_or_an_option() -> None:
     assert parameters.checks == ["karma", "selfie"]
     assert (parameters.karma_stop_at_first, parameters.quote_only, parameters.yes) == (True,) * 3
     assert (parameters.workers, parameters.max_spend) == (2, "99.50")
+
+
+def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
+    """Nothing is cut off with dots in a terminal of 80 columns; the version stands alone."""
+    ended = here("--help")
+    assert ended.status == 0
+    ours = set(COMMANDS)
+    listed = [line.split() for line in ended.out.split("Commands:")[1].splitlines()]
+    told = {words[0]: words for words in listed if words and words[0] in ours}
+    assert set(told) == ours
+    assert not [words for words in told.values() if words[-1].endswith("...")]
+    assert re.fullmatch(r"\d+\.\d+\.\d+\n", here("--version").out)
+
+
+def test_a_shell_is_offered_what_fits(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also below a group, by the script that was installed."""
+    monkeypatch.setenv("_NIGHTSCREEN_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", "nightscreen journal in")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    assert "in-doubt" in here().out.split()

@@ -9,16 +9,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
-from nightscreen.cli.decisions import policies as app
 from nightscreen.journal import open_journal
 from nightscreen.journal.audit import Audit, user_name
 from nightscreen.policy.load import DEFAULT_POLICY, load_policy, read_text
 from nightscreen.policy.versions import approval_of
 from nightscreen.results.backtest import past_run, rows_of
 from nightscreen.results.decide import decide
-from nightscreen.schemas.errors import InputError, NotAllowedError
+from tests.cli.conftest import Here
 from tests.policy.policy_rows import NO_HISTORY, enriched
 from tests.results.enriched_in_a_test import listed
 from tests.screening import csv_rows
@@ -30,11 +28,6 @@ ROWS = [
     {"customer_id": "C4", **NO_HISTORY, "ecosystem_status": "refused"},
     {"customer_id": "C5", "bank_account_status": "failed"},
 ]
-
-
-def run(*arguments: object) -> Result:
-    """Return what the command says."""
-    return CliRunner().invoke(app, [str(each) for each in arguments])
 
 
 @pytest.fixture
@@ -58,32 +51,31 @@ def lenient(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_sound_policy_is_told_in_words() -> None:
-    """Rules in order, with the digest that decisions will carry."""
-    result = run("check", DEFAULT_POLICY)
-    assert result.exit_code == 0
-    assert load_policy().label in result.stdout
-    assert "and coalesce(ecosystem_running_loans >= 3, false)" in result.stdout
+def test_a_policy_is_told_in_words_and_its_mistakes_one_a_line(here: Here, tmp_path: Path) -> None:
+    """Rules in order, with the digest that decisions will carry.
 
-
-def test_mistakes_are_told_one_a_line(tmp_path: Path) -> None:
-    """File, line, rule and what to do; the exit status is that of bad input."""
+    Of mistakes: file, line, rule and what to do; the exit status is that of bad input.
+    """
+    ended = here("policy", "check", str(DEFAULT_POLICY))
+    assert ended.status == 0
+    assert load_policy().label in ended.out
+    assert "and coalesce(ecosystem_running_loans >= 3, false)" in ended.out
     path = tmp_path / "bad.toml"
     text = DEFAULT_POLICY.read_text("utf-8")
     path.write_text(text.replace("bank_account_status", "bank_acount_status"), encoding="utf-8")
-    result = run("check", path)
-    assert result.exit_code == 2
-    lines = result.stdout.splitlines()
+    ended = here("policy", "check", str(path))
+    assert ended.status == 2
+    lines = ended.out.splitlines()
     assert len(lines) == 6
     assert all("did you mean bank_account_status?" in line for line in lines[:5])
-    document = json.loads(run("check", path, "--json").stdout)
+    document = here("policy", "check", str(path), "--json").document
     assert (document["ok"], len(document["issues"])) == (False, 5)
 
 
-def test_the_same_policy_moves_nobody(past: Path) -> None:
+def test_the_same_policy_moves_nobody(here: Here, past: Path) -> None:
     """Decisions made again from the Parquet alone are the decisions that were made."""
-    result = run("backtest", "--policy", DEFAULT_POLICY, past, "--json")
-    document = json.loads(result.stdout)
+    words = ("--policy", str(DEFAULT_POLICY), str(past), "--json")
+    document = here("policy", "backtest", *words).document
     assert document["moved"]["rows"] == 0
     assert document["recorded_by"] == [load_policy().label]
     parts = [pq.read_table(part) for part in sorted((past / "enriched").iterdir())]
@@ -95,11 +87,13 @@ def test_the_same_policy_moves_nobody(past: Path) -> None:
     assert again.to_pylist() == recorded.to_pylist()
 
 
-def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path: Path) -> None:
+def test_another_policy_moves_those_it_says(
+    here: Here, past: Path, lenient: Path, tmp_path: Path
+) -> None:
     """Who moves is told in numbers, naira and a private file with customer ids only."""
     folder = tmp_path / "list"
-    result = run("backtest", "--policy", lenient, past, past, "--output", folder, "--json")
-    tested = json.loads(result.stdout)
+    words = ("--policy", str(lenient), str(past), str(past), "--output", str(folder), "--json")
+    tested = here("policy", "backtest", *words).document
     assert tested["moved"] == {"rows": 2, "exposure": "100000.00", "exposure_unknown_rows": 0}
     assert tested["why"] == [
         {"from": "review", "to": "approve", "reason": "no longer STACKING", **tested["moved"]}
@@ -120,27 +114,26 @@ def test_another_policy_moves_those_it_says(past: Path, lenient: Path, tmp_path:
 
 
 def test_a_version_is_proposed_approved_by_somebody_else_and_shown(
-    lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, lenient: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who did which stands in journal and audit, nobody does both; what is in force is shown."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
     label = load_policy(lenient).label
-    assert isinstance(run("approve", label, "--by", "Ngozi Bello").exception, InputError)
-    words = ("propose", lenient, "--by", "Ada Eze", "--note", "as agreed", "--json")
-    made = json.loads(run(*words).stdout)
+    show, approve, propose = (("policy", word) for word in ("show", "approve", "propose"))
+    assert here(*approve, label, "--by", "Ngozi Bello").status == 2
+    words = (str(lenient), "--by", "Ada Eze", "--note", "as agreed", "--json")
+    made = here(*propose, *words).document
     assert (made["policy"], made["state"]) == (label, "proposed")
-    assert run("show").stdout == read_text(None)
-    assert run("show", label).stdout == lenient.read_text()
+    assert here(*show).out == read_text(None)
+    assert here(*show, label).out == lenient.read_text()
     for by in ("ada  eze", " "):
-        refused = run("approve", label, "--by", by).exception
-        assert isinstance(refused, InputError | NotAllowedError)
-    result = run("approve", made["key"], "--by", "Ngozi Bello", "--note", "minutes", "--json")
-    assert result.exit_code == 0, result.output
-    found = json.loads(result.stdout)
+        assert here(*approve, label, "--by", by).status == 2
+    words = (made["key"], "--by", "Ngozi Bello", "--note", "minutes", "--json")
+    found = here(*approve, *words).document
     assert (found["policy"], found["state"]) == (label, "approved")
     assert found["decided_by"] == f"Ngozi Bello (account {user_name()})"
-    assert run("show").stdout == lenient.read_text()
-    assert isinstance(run("show", "nobody@0").exception, InputError)
+    assert here(*show).out == lenient.read_text()
+    assert here(*show, "nobody@0").status == 2
     with open_journal(tmp_path / "home") as journal:
         kept = approval_of(journal, label, journal.clock())
         assert kept is not None

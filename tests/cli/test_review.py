@@ -14,7 +14,7 @@ import pytest
 
 from nightscreen.schemas.clock import LAGOS
 from tests.cli.conftest import Here
-from tests.cli.list_in_a_test import fill, screened
+from tests.cli.list_in_a_test import fill
 from tests.screening import csv_rows
 
 SPREADSHEET = shutil.which("soffice")
@@ -30,29 +30,22 @@ REVIEWED: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a run with two customers on its list, HOME set to its journal."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(tmp_path / "home"))
-    monkeypatch.chdir(tmp_path)
-    return screened(tmp_path).path
-
-
-def test_a_filled_workbook_comes_back(here: Here, folder: Path) -> None:
+def test_a_filled_workbook_comes_back(listed: Path, here: Here) -> None:
     """Each sheet to decide on is read, the guard taken off the id, and a second import is idle."""
-    fill(folder / "decisions.xlsx", REVIEWED)
-    ended = here("review", "import", str(folder / "decisions.xlsx"), "--json")
-    found = ended.document
-    assert (ended.status, found["imported"], found["overrides"], found["mistakes"]) == (0, 2, 1, [])
-    ended = here("review", "import", str(folder / "decisions.xlsx"), "--json")
-    assert (ended.status, ended.document["imported"], ended.document["already_known"]) == (0, 0, 2)
+    book = listed / "decisions.xlsx"
+    fill(book, REVIEWED)
+    first, second = (here("review", "import", str(book), "--json") for _ in range(2))
+    assert (first.status, first.document["mistakes"]) == (0, [])
+    assert (first.document["imported"], first.document["overrides"]) == (2, 1)
+    assert (second.status, second.document["imported"]) == (0, 0)
+    assert second.document["already_known"] == 2
 
 
-def test_a_csv_that_was_rearranged_comes_back(here: Here, folder: Path) -> None:
+def test_a_csv_that_was_rearranged_comes_back(listed: Path, here: Here) -> None:
     """Other separator and order of columns, blank lines, a mark at the start."""
-    rows = csv_rows(folder / "decisions.csv")
+    rows = csv_rows(listed / "decisions.csv")
     names = list(reversed(rows[0]))
-    returned = folder / "returned.csv"
+    returned = listed / "returned.csv"
     with returned.open("w", encoding="utf-8-sig", newline="") as file:
         writer = csv.DictWriter(file, names, delimiter=";")
         writer.writeheader()
@@ -64,11 +57,15 @@ def test_a_csv_that_was_rearranged_comes_back(here: Here, folder: Path) -> None:
     assert (ended.status, ended.document["imported"], ended.document["mistakes"]) == (0, 2, [])
 
 
-def test_mistakes_are_listed_and_nothing_is_imported(here: Here, folder: Path) -> None:
-    """Line, sheet, column and hint of each; exit status 2; --partial takes in the rest."""
+def test_mistakes_are_listed_and_nothing_is_imported(listed: Path, here: Here) -> None:
+    """Line, sheet, column and hint of each; exit status 2; --partial takes in the rest.
+
+    What is no list is refused in one line.
+    """
     wrong = {**REVIEWED, "0007": {"reviewer_decision": "no idea", "reviewer": "Ngozi"}}
-    fill(folder / "decisions.xlsx", wrong)
-    ended = here("review", "import", str(folder / "decisions.xlsx"), "--json")
+    fill(listed / "decisions.xlsx", wrong)
+    words = ("review", "import", str(listed / "decisions.xlsx"), "--json")
+    ended = here(*words)
     assert (ended.status, ended.document["imported"]) == (2, 0)
     assert ended.document["mistakes"] == [
         {
@@ -79,13 +76,9 @@ def test_mistakes_are_listed_and_nothing_is_imported(here: Here, folder: Path) -
             "hint": "Write approve, decline or review.",
         }
     ]
-    ended = here("review", "import", str(folder / "decisions.xlsx"), "--partial", "--json")
+    ended = here(*words, "--partial")
     assert (ended.status, ended.document["imported"]) == (2, 1)
-
-
-def test_what_is_no_list_is_refused_in_one_line(here: Here, folder: Path) -> None:
-    """Anything else is bad usage, said so."""
-    path = folder / "other.csv"
+    path = listed / "other.csv"
     for content in (b"", b"a,b\n1,2\n", b"PK\x03\x04 cut short", b"customer_id,reviewer\n1,N\n"):
         path.write_bytes(content)
         ended = here("review", "import", str(path))
@@ -94,29 +87,17 @@ def test_what_is_no_list_is_refused_in_one_line(here: Here, folder: Path) -> Non
 
 @pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")
 @pytest.mark.parametrize("form", ["xlsx", "csv"])
-def test_libreoffice_opens_saves_and_gives_it_back(here: Here, folder: Path, form: str) -> None:
+def test_libreoffice_opens_saves_and_gives_it_back(listed: Path, here: Here, form: str) -> None:
     """A real spreadsheet program reads the list as written, and what it saves can be imported."""
-    fill(folder / "decisions.xlsx", REVIEWED)
-    book = openpyxl.load_workbook(folder / "decisions.xlsx")
+    fill(listed / "decisions.xlsx", REVIEWED)
+    book = openpyxl.load_workbook(listed / "decisions.xlsx")
     for name in ("Summary", "Details"):
         del book[name]
     book.active = 0
-    book.save(folder / "reviewed.xlsx")
-    profile = f"-env:UserInstallation=file://{folder / 'profile'}"
-    subprocess.run(
-        [
-            str(SPREADSHEET),
-            profile,
-            "--headless",
-            "--convert-to",
-            form,
-            "--outdir",
-            str(folder / "saved"),
-            str(folder / "reviewed.xlsx"),
-        ],
-        check=True,
-        capture_output=True,
-        timeout=120,
-    )
-    ended = here("review", "import", str(folder / "saved" / f"reviewed.{form}"), "--json")
+    book.save(listed / "reviewed.xlsx")
+    profile = f"-env:UserInstallation=file://{listed / 'profile'}"
+    places = ("--outdir", str(listed / "saved"), str(listed / "reviewed.xlsx"))
+    command = [str(SPREADSHEET), profile, "--headless", "--convert-to", form, *places]
+    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    ended = here("review", "import", str(listed / "saved" / f"reviewed.{form}"), "--json")
     assert (ended.status, ended.document["imported"], ended.document["mistakes"]) == (0, 1, [])

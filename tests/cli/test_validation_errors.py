@@ -152,9 +152,9 @@ def test_a_name_that_is_no_setting_is_reported_once(
     assert here("quote", "good.csv").status == 0
     monkeypatch.setenv("NIGHTSCREEN_QQQQQ", "1")
     listed = ("erase", "--customer-id", "-", "--yes")
-    monkeypatch.setattr("sys.stdin", ["A\n", "B\n"])
     for words in (("runs", "list"), ("outcomes", "report"), ("purge", "--dry-run"), listed):
-        assert here(*words).err.count("NIGHTSCREEN_QQQQQ is no setting") == 1, words
+        said = here(*words, given="A\nB\n").err
+        assert said.count("NIGHTSCREEN_QQQQQ is no setting") == 1, words
 
 
 COMMANDS: list[tuple[tuple[str, ...], str]] = [

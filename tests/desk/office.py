@@ -23,8 +23,9 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.database import BUSY_TIMEOUT_S
 from nightscreen.journal.runs import RunRecord
 from nightscreen.schemas.approvals import Approval
+from nightscreen.schemas.contests import Review
 from nightscreen.schemas.errors import UsageError
-from nightscreen.schemas.users import Role
+from nightscreen.schemas.users import Role, User
 from nightscreen.web.guard import FORM_TYPE
 from tests.portal.visiting import Clock
 from tests.screening import AskingApproval, World
@@ -117,6 +118,22 @@ class Office:
             user = accounts.set(name, alone_at=None)
             browser.cookies["nightscreen-desk"] = accounts.sign_in(user)
         return browser
+
+    def user(self, name: str) -> User:
+        """Return a user who is there, as the accounts have it now."""
+        user = self.context.accounts.find(name)
+        assert user is not None, f"nobody is called {name}"
+        return user
+
+    def reviews(self, customer_id: str) -> list[Review]:
+        """Return the reviews of a customer of the portfolio, oldest first."""
+        key = self.journal.pseudonyms.customer("portfolio", customer_id)
+        return self.context.reviews.of_customer(key)
+
+    @property
+    def night(self) -> RunRecord:
+        """Return the last run of the portfolio."""
+        return self.journal.runs.newest(batch="portfolio", limit=1)[0]
 
     @property
     def waiting(self) -> str:

@@ -59,7 +59,7 @@ def review(
 
 
 def of_newest_run(bank: Office, which: str, order: str = "row") -> list[str]:
-    rows = rows_of_run(bank.journal.runs.newest(limit=1)[0])
+    rows = rows_of_run(bank.night)
     assert rows is not None
     found = rows.ask(f"SELECT customer_id FROM run WHERE {which} ORDER BY {order}")  # noqa: S608 - words of ours
     return [each["customer_id"] for each in found]
@@ -79,9 +79,7 @@ def declined(bank: Office) -> list[str]:
 
 def saved(bank: Office, who: str) -> list[tuple[str, str, str]]:
     """Return the reviews of a customer: by whom, what, and who confirmed it."""
-    key = bank.journal.pseudonyms.customer("portfolio", who)
-    found = bank.context.reviews.of_customer(key)
-    return [(each.reviewer, each.decision, each.confirmed_by) for each in found]
+    return [(each.reviewer, each.decision, each.confirmed_by) for each in bank.reviews(who)]
 
 
 def test_list_holds_who_needs_somebody_and_take_makes_a_case_mine(bank: Office) -> None:
@@ -91,7 +89,7 @@ def test_list_holds_who_needs_somebody_and_take_makes_a_case_mine(bank: Office) 
     assert list(work(ada)) == everybody[:40]
     assert set(work(ada).values()) == {"nobody"}
     (line, *_) = ROW.finditer(ada.get("/decisions").text)
-    row = find_row(bank.journal.runs.newest(limit=1)[0], everybody[0])
+    row = find_row(bank.night, everybody[0])
     assert row is not None
     assert f"{row['first_name']} {row['last_name']}</span>" in line[0]
     assert f'<span class="word {row["decision"]}" title="' in line[0]
@@ -121,7 +119,7 @@ def test_part_of_a_batch_leaves_the_rest_of_the_list_as_it_was(bank: Office) -> 
     """A run of fixed rows or of one customer counts for these alone; who has a case keeps it."""
     browser = bank.browser("analyst", name="Ada")
     before = list(work(browser))
-    run = bank.journal.runs.newest(limit=1)[0]
+    run = bank.night
     one = before[3]
     do(browser, "take", one)
     (person,) = [each for each in borrowers(60) if each["customer_id"] == one]
@@ -260,8 +258,7 @@ def test_declined_customer_is_approved_by_two(bank: Office) -> None:
     confirmed_from = str(instant_text(bank.clock()))
     assert bem.post(at, do="confirm").status_code == 303
     assert saved(bank, who) == [("Ada", "approve", "Bem")]
-    key = bank.journal.pseudonyms.customer("portfolio", who)
-    final = final_columns(bank.context.reviews.of_customer(key)[0])
+    final = final_columns(bank.reviews(who)[0])
     assert str(final["decided_at"]) >= confirmed_from, "when it was settled, not when proposed"
     assert bem.post(at, do="confirm").status_code == 409
     assert who not in work(ada)
@@ -283,7 +280,7 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
     """Neither another word for approve, nor a run in which less was at stake, nor a contest."""
     ada = bank.browser("analyst", name="Ada")
     who = declined(bank)[0]
-    row = find_row(bank.journal.runs.newest(limit=1)[0], who)
+    row = find_row(bank.night, who)
     assert row is not None
     above = {"override_above": row["exposure"] - 1}
     bank.context.settings = bank.settings.model_copy(update=above)
@@ -317,7 +314,7 @@ def test_no_way_round_the_second_person(bank: Office, monkeypatch: pytest.Monkey
 
 def exported(bank: Office, browser: Browser) -> dict[str, tuple[str, str]]:
     """Return the final decision on each customer of the newest run's list, and by whom."""
-    run = bank.journal.runs.newest(limit=1)[0].run_id
+    run = bank.night.run_id
     rows, _ = taken(browser.get(f"/runs/{run}/decisions.csv").text)
     return {row["customer_id"]: (row["final_decision"], row["decided_by"]) for row in rows}
 
@@ -342,7 +339,7 @@ def test_whoever_settles_a_case_is_named_everywhere(bank: Office) -> None:
     settled = {who: ("approve", names) for who, names in by.items()}
     found = exported(bank, ada)
     assert {who: of for who, of in found.items() if of != ("", "")} == settled
-    run = bank.journal.runs.newest(limit=1)[0].run_id
+    run = bank.night.run_id
     listed = ada.get(f"/runs/{run}/decisions?decision=decline").text
     lines = {row[1]: row[0] for row in ROW.finditer(listed)}
     for who, names in by.items():

@@ -63,9 +63,12 @@ def understood(page: str) -> dict[str, str]:
 
 
 def test_file_is_sealed_understood_corrected_quoted_and_screened(
-    office: Office, capsys: pytest.CaptureFixture[str]
+    office: Office, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A heading nobody knows is corrected by its select; the run starts with what was chosen."""
+    """A heading nobody knows is corrected by its select; the run starts with what was chosen.
+
+    A start that fails can be repeated, and the run starts once.
+    """
     browser = office.browser("analyst", name="Ada")
     brought = bring(browser, workbook(), max_spend="1,000")
     assert brought.status_code == 303, brought.text
@@ -86,6 +89,14 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(
     assert 'class="wrong"' in page.text
     assert 'class="ok"' in page.text
     assert "8 rows: 8 would be screened" in page.text
+
+    def unreachable(_: object) -> None:
+        raise UsageError("the engine's server does not answer")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(office.starts, "start", unreachable)
+        assert browser.post(f"{address}/screen", max_spend="1,000", **asked).status_code == 400
+    assert "is starting" not in browser.get(address).text
     screened = browser.post(f"{address}/screen", max_spend="1,000", **asked)
     assert screened.status_code == 303
     (started,) = office.starts.started
@@ -97,7 +108,7 @@ def test_file_is_sealed_understood_corrected_quoted_and_screened(
     assert len(office.starts.started) == 1
     assert office.actions() == ["file uploaded", "file quoted", "run started"]
     logged = capsys.readouterr().err
-    assert (logged.count("page=quote"), logged.count("page=screen")) == (1, 2)
+    assert (logged.count("page=quote"), logged.count("page=screen")) == (1, 3)
 
 
 def test_sheet_with_the_data_is_asked_about_though_a_cover_comes_first(office: Office) -> None:
@@ -243,27 +254,6 @@ def test_name_of_an_upload_names_nobody() -> None:
         assert plain_name(name) == shown
 
 
-def test_failed_start_can_be_repeated(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The page stays where it was, and the next click starts the run, once."""
-    browser = office.browser("analyst", name="Ada")
-    address = bring(browser, b"customer_id,bvn\nK-1,22000000001\n", "a.csv").headers["location"]
-    fields = {"checks_shown": "1", "check": ["karma"], "max_spend": "100"}
-
-    def unreachable(_: object) -> None:
-        raise UsageError("the engine's server does not answer")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(office.starts, "start", unreachable)
-        assert browser.post(f"{address}/screen", **fields).status_code == 400
-    assert "is starting" not in browser.get(address).text
-    assert browser.post(f"{address}/screen", **fields).status_code == 303
-    upload = office.context.uploads.find(address.rpartition("/")[2])
-    assert upload is not None
-    with office.context.uploads.starting(upload) as is_first:
-        assert not is_first
-    assert len(office.starts.started) == 1
-
-
 OPEN, SHOWN = (f"{day:%d/%m/%Y}" for day in consented_on())
 CHOSEN = {"checks_shown": "1", "check": ["karma", "ecosystem"]}
 
@@ -372,30 +362,27 @@ def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
 
 
 def test_run_of_an_upload_is_asked_for_by_who_brought_it_and_a_refusal_removes_the_file(
-    tmp_path: Path,
+    office: Office,
 ) -> None:
     """Whoever brought the file asked for it; who refuses sends the file away at once."""
-    with Office(tmp_path) as office:
-        analyst = office.browser("analyst", name="Ada")
-        address = bring(analyst, workbook()).headers["location"]
-        assert address.removeprefix("/new/").isalpha(), "no id looks like somebody's number"
-        means = understood(analyst.get(address).text) | {"Ref": "customer_id"}
-        fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
-        analyst.post(f"{address}/quote", heading=list(HEADINGS), **fields)
-        upload = office.context.uploads.find(address.rpartition("/")[2])
-        assert upload is not None
-        parameters = office.context.uploads.parameters(upload)
-        path = office.context.uploads.path(upload.upload_id)
-        office.await_approval("root", **parameters.model_dump(exclude_defaults=True))
-        run = office.waiting
-        approver = office.browser("approver")
-        office.browser("approver", name="Bem")
-        office.context.accounts.change("Ada", [Role.APPROVER])
-        bem = office.context.accounts.find("Bem")
-        assert bem is not None
-        office.context.accounts.confirm("Ada", bem)
-        assert "You asked for this yourself" in analyst.get("/approvals").text
-        assert analyst.get(address).headers["location"] == f"/runs/{run}"
-        assert "asked by Ada" in approver.get("/approvals").text
-        approver.post(f"/approvals/{run}", do="refuse")
-        assert not path.exists()
+    analyst = office.browser("analyst", name="Ada")
+    address = bring(analyst, workbook()).headers["location"]
+    assert address.removeprefix("/new/").isalpha(), "no id looks like somebody's number"
+    means = understood(analyst.get(address).text) | {"Ref": "customer_id"}
+    fields = {f"h{at}": means[heading] for at, heading in enumerate(HEADINGS)}
+    analyst.post(f"{address}/quote", heading=list(HEADINGS), **fields)
+    upload = office.context.uploads.find(address.rpartition("/")[2])
+    assert upload is not None
+    parameters = office.context.uploads.parameters(upload)
+    path = office.context.uploads.path(upload.upload_id)
+    office.await_approval("root", **parameters.model_dump(exclude_defaults=True))
+    run = office.waiting
+    approver = office.browser("approver")
+    office.browser("approver", name="Bem")
+    office.context.accounts.change("Ada", [Role.APPROVER])
+    office.context.accounts.confirm("Ada", office.user("Bem"))
+    assert "You asked for this yourself" in analyst.get("/approvals").text
+    assert analyst.get(address).headers["location"] == f"/runs/{run}"
+    assert "asked by Ada" in approver.get("/approvals").text
+    approver.post(f"/approvals/{run}", do="refuse")
+    assert not path.exists()

@@ -8,7 +8,6 @@ from nightscreen.schemas.users import Role
 from tests.begun import begin_run
 from tests.desk.conftest import wait_for_approval
 from tests.desk.office import Office
-from tests.desk.test_pages import newest
 from tests.screening import World
 
 ODD = ("1e999", "9" * 5000, "²")
@@ -20,7 +19,7 @@ def test_no_odd_value_ends_in_a_fault(bank: Office) -> None:
 
     There are two nights, a run that waits for approval, and one that was stopped.
     """
-    run = newest(bank)
+    run = bank.night.run_id
     wait_for_approval(bank, "somebody else")
     path = World(bank.folder).write([{"customer_id": "C1"}], "stopped.csv")
     parameters = {"input": str(path), "batch": "stopped", "output": str(bank.context.output)}

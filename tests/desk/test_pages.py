@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import shutil
 from datetime import datetime, timedelta
 from decimal import Decimal
 from html import unescape
@@ -37,26 +38,21 @@ from tests.screening import World, customer, days_ago
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)')
 
 
-def newest(bank: Office) -> str:
-    """Return the id of the last run."""
-    return bank.journal.runs.newest(limit=1)[0].run_id
-
-
-def act_against(bank: Office, customer_id: str) -> None:
-    """Record that a loan was called in, which its borrower must be told of."""
-    journal = bank.journal
-    key = journal.pseudonyms.customer("portfolio", customer_id)
-    action = CustomerAction(
-        key="a-1",
-        customer=key,
-        batch="portfolio",
-        run_id=newest(bank),
-        at=journal.clock(),
-        customer_id=customer_id,
-        action="loan called in",
-        by="Chief",
+def of_before(bank: Office) -> str:
+    """Have a run of before a check was installed, with a shadow policy whose file is gone."""
+    run, folder = bank.night, shutil.copytree(bank.night.folder, bank.folder / "of-before")
+    for part in folder.rglob("part-*.parquet"):
+        table = pq.read_table(part)
+        later = [name for name in table.column_names if name.startswith("selfie_")]
+        assert later
+        pq.write_table(table.drop_columns(later), part)
+    choices = {"shadow": "gone.toml", "karma_stop_at_first": True, "merge_rows": True}
+    given = {"folder": str(folder), "parameters": {**run.parameters, **choices}}
+    begin_run(bank.journal, "of-before", batch=run.batch, **given)
+    bank.journal.runs.finish(
+        "of-before", state=run.state, stop_reason=None, report=run.report or {}
     )
-    Records(journal, CustomerAction).add([action])
+    return "of-before"
 
 
 def listed(page: str) -> list[str]:
@@ -70,44 +66,43 @@ def facet(page: str, name: str) -> dict[str, int]:
     return {value: int(rows.replace(",", "")) for value, rows in found}
 
 
-def test_runs_are_listed_newest_first_by_how_they_stand(tmp_path: Path) -> None:
+def test_runs_are_listed_newest_first_by_how_they_stand(office: Office) -> None:
     """To the first of them; list, page and Tonight tell a hung run and one that waits apart."""
-    with Office(tmp_path) as office:
-        for number in range(103):
-            begin_run(office.journal, f"run-{number:03d}", batch="portfolio")
-        browser, found = office.browser("analyst"), list[str]()
-        page = browser.get("/runs").text
-        while older := re.search(r'href="(/runs\?page=\d+)">older', page):
-            found += re.findall(r'href="/runs/(run-\d+)"', page)
-            page = browser.get(older[1]).text
+    for number in range(103):
+        begin_run(office.journal, f"run-{number:03d}", batch="portfolio")
+    browser, found = office.browser("analyst"), list[str]()
+    page = browser.get("/runs").text
+    while older := re.search(r'href="(/runs\?page=\d+)">older', page):
         found += re.findall(r'href="/runs/(run-\d+)"', page)
-        assert found == [f"run-{number:03d}" for number in reversed(range(103))]
-        assert "101 to 103 of 103" in page
-        for silent_s, waits, state in ((0, None, "running"), (600, None, "hung")):
-            at = office.clock() - silent_s * MICROS
-            signs = signs_in_a_test(run_id="run-102", flow="screen_batch", at=at)
-            write_vitals(tmp_path / "home", "run-102", {**signs, "waiting_for": waits})
-            for path in ("/", "/runs", "/runs/run-102"):
-                assert f'<span class="word {state}">{state}' in browser.get(path).text, path
-        signs = signs_in_a_test(run_id="run-102", flow="screen_batch", at=office.clock())
-        since = office.clock()
-        resting = {"waiting_for": "the wallet to be topped up", "waiting_since": since}
-        resting["next_try_at"] = since + 90 * 60 * MICROS
-        write_vitals(tmp_path / "home", "run-102", {**signs, **resting})
-        for path in ("/", "/runs"):
-            page = browser.get(path).text
-            assert '<span class="word waiting">waits for the wallet to be topped up' in page, path
-        again = lagos(since + 90 * 60 * MICROS, "%H:%M")
-        assert f"tries again by itself at {again}" in browser.get("/").text
+        page = browser.get(older[1]).text
+    found += re.findall(r'href="/runs/(run-\d+)"', page)
+    assert found == [f"run-{number:03d}" for number in reversed(range(103))]
+    assert "101 to 103 of 103" in page
+    for silent_s, waits, state in ((0, None, "running"), (600, None, "hung")):
+        at = office.clock() - silent_s * MICROS
+        signs = signs_in_a_test(run_id="run-102", flow="screen_batch", at=at)
+        write_vitals(office.settings.home, "run-102", {**signs, "waiting_for": waits})
+        for path in ("/", "/runs", "/runs/run-102"):
+            assert f'<span class="word {state}">{state}' in browser.get(path).text, path
+    signs = signs_in_a_test(run_id="run-102", flow="screen_batch", at=office.clock())
+    since = office.clock()
+    resting = {"waiting_for": "the wallet to be topped up", "waiting_since": since}
+    resting["next_try_at"] = since + 90 * 60 * MICROS
+    write_vitals(office.settings.home, "run-102", {**signs, **resting})
+    for path in ("/", "/runs"):
+        page = browser.get(path).text
+        assert '<span class="word waiting">waits for the wallet to be topped up' in page, path
+    again = lagos(since + 90 * 60 * MICROS, "%H:%M")
+    assert f"tries again by itself at {again}" in browser.get("/").text
 
 
 def test_run_leads_with_decisions_in_naira_and_gives_its_own_files_alone(bank: Office) -> None:
     """Each decision is a link to its list; the report stands inside under its own policy."""
-    run = newest(bank)
+    run = bank.night.run_id
     browser = bank.browser("analyst")
     page = browser.get(f"/runs/{run}").text
     assert f"<h1>{run}</h1>" in page
-    report = bank.journal.runs.newest(limit=1)[0].report
+    report = bank.night.report
     assert report is not None
     for word, number in report["decisions"].items():
         amount = naira(report["exposure"][f"decision_{word}"])
@@ -135,7 +130,7 @@ def test_run_leads_with_decisions_in_naira_and_gives_its_own_files_alone(bank: O
 
 def test_list_is_counted_narrowed_sorted_searched_and_paged(bank: Office) -> None:
     """A facet's number is what its choice leaves; odd filters are values and nothing else."""
-    browser, at = bank.browser("analyst"), f"/runs/{newest(bank)}/decisions"
+    browser, at = bank.browser("analyst"), f"/runs/{bank.night.run_id}/decisions"
     page = browser.get(at).text
     decided, branches = facet(page, "decision"), facet(page, "branch")
     assert (sum(decided.values()), sum(facet(page, "officer").values())) == (60, 60)
@@ -180,6 +175,8 @@ def test_customer_shows_evidence_until_its_consent_ends(bank: Office) -> None:
     assert "no consent" in later
     assert "ended on" in later
     assert "<dl>" not in later
+    before = bank.browser("analyst", name="of before").get(f"/customers/C59?run={of_before(bank)}")
+    assert (before.status_code, 'aria-label="Karma blacklist"' in before.text) == (200, True)
 
 
 def card(page: str) -> str:
@@ -187,24 +184,13 @@ def card(page: str) -> str:
     return page.partition('aria-label="Credit history"')[2].partition("</section>")[0]
 
 
-def test_customer_of_a_run_from_before_a_check_was_installed_has_a_page(bank: Office) -> None:
-    """The rows have no columns of that check."""
-    for part in bank.folder.rglob("part-*.parquet"):
-        table = pq.read_table(part)
-        later = [name for name in table.column_names if name.startswith("selfie_")]
-        assert later
-        pq.write_table(table.drop_columns(later), part)
-    page = bank.browser("analyst").get("/customers/C59")
-    assert (page.status_code, 'aria-label="Karma blacklist"' in page.text) == (200, True)
-    assert 'aria-label="Selfie' not in page.text
-
-
 def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
     """The price comes first; then one customer is screened under it, with consent alone.
 
-    One call is made though its answer is fresh; the rest of the batch is not told as gone.
+    One call is made though its answer is fresh; the rest of the batch is not told as gone. The
+    run's other choices stand in nobody's way: one customer is neither compared nor merged.
     """
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    browser, run = bank.browser("analyst", name="Ada"), of_before(bank)
     path = "/customers/C1/again"
     priced = browser.post(path, run=run, check="karma")
     assert priced.status_code == 200, priced.text
@@ -225,11 +211,13 @@ def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
     (started,) = bank.starts.started
     assert (started.max_spend, started.batch) == (price[1], "portfolio")
     assert "karma.clear=0" in started.freshness
+    kept = (started.shadow, started.karma_stop_at_first, started.merge_rows)
+    assert kept == ("", False, False)
     with unsealed(Path(started.input), bank.journal.sealer) as clear:
         assert open_source(clear).header.fed_back
     assert quote_batch(started, bank.settings)["calls"] == 1
     assert bank.context.audit.find(AuditQuery(customer_id="C1", action="asked again"))
-    old = find_row(bank.journal.runs.newest(limit=1)[0], "C1")
+    old = find_row(bank.night, "C1")
     assert old is not None
     again = World(bank.folder).screen(**started.model_dump(include=started.model_fields_set))
     (row,) = again.rows
@@ -243,25 +231,6 @@ def test_one_check_is_asked_again_under_its_price_and_cap(bank: Office) -> None:
     assert manifest["input"]["name"] == Path(started.input).name
 
 
-def test_check_is_asked_again_without_the_runs_other_choices(bank: Office) -> None:
-    """A shadow policy whose file is gone stands in nobody's way: one customer is not compared."""
-    run = bank.journal.runs.newest(limit=1)[0]
-    choices = {"shadow": "gone.toml", "karma_stop_at_first": True, "merge_rows": True}
-    parameters = {**run.parameters, **choices}
-    begin_run(bank.journal, "shadowed", batch=run.batch, folder=run.folder, parameters=parameters)
-    bank.journal.runs.finish("shadowed", state=run.state, stop_reason=None, report=run.report or {})
-    browser, path = bank.browser("analyst", name="Ada"), "/customers/C1/again"
-    given = {"run": "shadowed", "check": "karma"}
-    priced = browser.post(path, **given)
-    assert priced.status_code == 200, priced.text
-    price = re.search(r'name="price" value="([^"]+)"', priced.text)
-    assert price
-    assert browser.post(path, **given, price=price[1], do="ask").status_code == 303
-    (started,) = bank.starts.started
-    kept = (started.shadow, started.karma_stop_at_first, started.merge_rows)
-    assert kept == ("", False, False)
-
-
 def test_review_is_saved_and_the_next_customer_follows(
     bank: Office, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -270,7 +239,7 @@ def test_review_is_saved_and_the_next_customer_follows(
     Without a decision, or changing one without reason and note, nothing is saved or lost; a run
     that said the same once is no way round the right to override.
     """
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    browser, run = bank.browser("analyst", name="Ada"), bank.night.run_id
     first, second = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[:2]
     work = listed(browser.get(f"/runs/{run}/decisions?decision=review&decision=decline").text)
     page = browser.get(f"/customers/{first}?run={run}").text
@@ -286,15 +255,14 @@ def test_review_is_saved_and_the_next_customer_follows(
         assert answer.status_code == 400
         assert not reason or f"<option selected>{reason}<" in answer.text
         assert f">{note}</textarea>" in answer.text
-    key = bank.journal.pseudonyms.customer("portfolio", first)
-    assert bank.context.reviews.of_customer(key) == []
+    assert bank.reviews(first) == []
     rewritten: list[str] = []
     monkeypatch.setattr(reviews, "rewrite_reviewed", lambda _, runs, __: rewritten.extend(runs))
     given = {"decision": "approve", "reason": "Settled since, proof seen"}
     saved = browser.post(f"/customers/{first}/review", run=run, **given, note="letter of 3 March")
     assert saved.status_code == 303, saved.text
     assert "The review is saved." in browser.get(saved.headers["location"]).text
-    (stored,) = bank.context.reviews.of_customer(key)
+    (stored,) = bank.reviews(first)
     assert (stored.reviewer, stored.decision) == ("Ada", "approve")
     assert stored.note == "Settled since, proof seen. letter of 3 March"
     assert bank.context.audit.find(AuditQuery(customer_id=first, action="review saved"))
@@ -315,7 +283,7 @@ def test_list_is_searched_by_name_account_and_branch_and_taken_out(bank: Office)
 
     CSV and workbook hold the rows shown, and say whose they are; the audit has both.
     """
-    browser, run = bank.browser("analyst", name="Ada"), bank.journal.runs.newest(limit=1)[0]
+    browser, run = bank.browser("analyst", name="Ada"), bank.night
     row, at = find_row(run, "C7"), f"/runs/{run.run_id}/decisions"
     assert row is not None
 
@@ -346,7 +314,7 @@ def test_list_is_searched_by_name_account_and_branch_and_taken_out(bank: Office)
 
 def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Office) -> None:
     """In a run's list and over all batches; nothing that tells persons apart is offered."""
-    ada, at = bank.browser("analyst", name="Ada"), f"/runs/{newest(bank)}/decisions"
+    ada, at = bank.browser("analyst", name="Ada"), f"/runs/{bank.night.run_id}/decisions"
     page = ada.get(at).text
     offered = re.findall(r'<option value="in\.([^"]+)">', page)
     assert {"bank_code", "Loan Officer", "exposure"} <= set(offered)
@@ -380,10 +348,14 @@ def test_any_column_of_the_file_narrows_a_list_by_a_link_that_is_shared(bank: Of
 
 def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office) -> None:
     """How and by whom stand on the page and in the audit; of another notice nothing is written."""
-    browser, run = bank.browser("analyst", name="Ada"), newest(bank)
+    browser, run = bank.browser("analyst", name="Ada"), bank.night.run_id
     first = listed(browser.get(f"/runs/{run}/decisions?decision=decline").text)[0]
-    act_against(bank, first)
-    path = f"/customers/{first}"
+    key, path = bank.journal.pseudonyms.customer("portfolio", first), f"/customers/{first}"
+    calling_in = {"customer": key, "batch": "portfolio", "run_id": run, "customer_id": first}
+    action = CustomerAction(
+        key="a-1", at=bank.clock(), **calling_in, action="loan called in", by="Chief"
+    )
+    Records(bank.journal, CustomerAction).add([action])
     shown = browser.get(f"{path}?run={run}").text
     (digest,) = re.findall(r'name="digest" value="([^"]+)"', shown)
     fields = {"run": run, "how": "text message"}
@@ -391,7 +363,6 @@ def test_a_customer_is_marked_as_told_of_the_notice_that_was_shown(bank: Office)
     unknown = browser.post(f"{path}/told", digest=digest, run=run, how="pigeon")
     assert (stale.status_code, unknown.status_code) == (409, 400)
     store = Records(bank.journal, SentNotice)
-    key = bank.journal.pseudonyms.customer("portfolio", first)
     assert store.of_customers([key]) == []
     told, again = (browser.post(f"{path}/told", digest=digest, **fields) for _ in range(2))
     assert (told.status_code, again.status_code) == (303, 409)

@@ -12,7 +12,7 @@ from nightscreen.journal.audit import AuditQuery
 from nightscreen.privacy.contests import list_contests, open_contest
 from tests.desk.conftest import borrowers
 from tests.desk.office import Browser, Office
-from tests.desk.test_pages import facet, listed, newest
+from tests.desk.test_pages import facet, listed
 from tests.screening import World
 
 KANO = [f"C{number}" for number in range(1, 61) if number % 3 == 1]
@@ -91,7 +91,12 @@ def test_every_address_is_open_to_the_roles_of_the_matrix_alone(bank: Office) ->
         for method in ((isinstance(route, Route) and route.methods) or {"any"}) - {"HEAD"}
     }
     assert here == set(MATRIX)
-    values = {"run_id": newest(bank), "customer_id": "C1", "name": "decisions.csv", "kind": "csv"}
+    values = {
+        "run_id": bank.night.run_id,
+        "customer_id": "C1",
+        "name": "decisions.csv",
+        "kind": "csv",
+    }
     for role in EVERYBODY:
         browser = bank.browser(role)
         session = dict(browser.cookies)
@@ -125,7 +130,7 @@ def test_what_is_seen_done_and_taken_out_is_of_the_users_branches(bank: Office) 
     for customer in ("C58", "C59"):
         clocks = bank.settings.contest
         open_contest(bank.journal, Actor("Ada"), clocks, customer, said="No", batch="portfolio")
-    browser, run = limited(bank, " kano "), newest(bank)
+    browser, run = limited(bank, " kano "), bank.night.run_id
     every = bank.browser("analyst").get(f"/runs/{run}/decisions").text
     assert facet(every, "branch") == {"Lagos": 20, "Kano": 20, "Ibadan": 20}
     page = browser.get(f"/runs/{run}/decisions?sort=customer").text
@@ -175,11 +180,9 @@ def test_run_is_resumed_by_who_sees_all_of_its_customers(bank: Office) -> None:
     """A run of several branches is none of an analyst's of one; a run of that branch is."""
     people = [each for each in borrowers(60) if each["Branch"] == "Kano"]
     own = World(bank.folder).screen(people, batch="kano", checks=["karma"])
-    for run_id in (newest(bank), own.report["run_id"]):
-        report = {**own.report, "state": "stopped", "stop_reason": "deadline"}
+    whole, report = bank.night.run_id, {**own.report, "state": "stopped"}
+    for run_id in (whole, own.report["run_id"]):
         bank.journal.runs.finish(run_id, state="stopped", stop_reason="deadline", report=report)
-    whole = next(run.run_id for run in bank.journal.runs.newest(limit=9) if run.batch != "kano")
-    bank.journal.runs.finish(whole, state="stopped", stop_reason="deadline", report=own.report)
     browser = limited(bank, "Kano")
     assert ">Resume</button>" not in browser.get(f"/runs/{whole}").text
     assert browser.post(f"/runs/{whole}/resume", max_spend="100").status_code == 403
@@ -203,8 +206,7 @@ def test_limits_and_rights_are_set_on_the_page_and_shown_there(bank: Office) -> 
         ({"branches": ""}, ()),
     ):
         page = admin.post("/users", name="Kemi", do="change", role="analyst", **changed).text
-        kemi = bank.context.accounts.find("Kemi")
-        assert kemi is not None
+        kemi = bank.user("Kemi")
         assert (kemi.branches, kemi.may("export")) == (branches, False)
         assert f'value="{", ".join(branches)}"' in page
     (first, *_) = bank.context.audit.find(AuditQuery(action="user changed"))[::-1]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import re
 
 import pytest
-from typer.testing import CliRunner
 
-from nightscreen.cli.main import app
 from nightscreen.journal.audit import AuditQuery
+from tests.cli.conftest import Here
 from tests.desk.office import ORIGIN, PASSWORD, Browser, Office
 from tests.desk.test_my_work import declined, review
 
@@ -42,13 +40,6 @@ def added(admin: Browser, name: str, *roles: str) -> Browser:
     return by_link(admin.office, link_of(page.text))
 
 
-def may(office: Office, name: str, what: str) -> bool:
-    """Tell what a user may now."""
-    user = office.context.accounts.find(name)
-    assert user is not None
-    return user.may(what)
-
-
 def two_approvers(office: Office) -> tuple[Browser, Browser]:
     """Return the first user and the second approver, made by the first."""
     ada = first_user(office)
@@ -61,11 +52,10 @@ def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank:
     ada, bem = two_approvers(bank)
     carol = added(ada, "Carol", "administrator", "auditor")
     who = declined(bank)[0]
-    key = bank.journal.pseudonyms.customer("portfolio", who)
     at = f"/customers/{who}/override"
     every = ["administrator", "analyst", "approver"]
     assert carol.post("/users", do="change", name="Carol", role=every).status_code == 400
-    assert not may(bank, "Carol", "approve")
+    assert not bank.user("Carol").may("approve")
     assert carol.post("/users", do="change", name="Carol", override="given").status_code == 400
 
     assert review(ada, who, "approve").status_code == 303
@@ -77,7 +67,7 @@ def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank:
     as_bem = by_link(bank, link_of(reset.text))
     assert as_bem.post(at, do="confirm").status_code == 403
     assert ada.post("/users/confirm", name="Bem").status_code == 403
-    assert bank.context.reviews.of_customer(key) == []
+    assert bank.reviews(who) == []
     assert bem.get("/").status_code == 303, "her session ended with the reset"
 
 
@@ -88,12 +78,12 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
     assert "Confirm Chi" not in bem.get("/").text
     assert bem.post("/users/confirm", name="Chi").status_code == 403
     by_link(office, link_of(page.text))
-    assert may(office, "Chi", "review")
-    assert not may(office, "Chi", "override")
+    assert office.user("Chi").may("review")
+    assert not office.user("Chi").may("override")
     assert "Confirm Chi" in bem.get("/").text
     assert "Confirm Chi" not in ada.get("/").text
     assert bem.post("/users/confirm", name="Chi").status_code == 303
-    assert may(office, "Chi", "override")
+    assert office.user("Chi").may("override")
     (entry,) = office.context.audit.find(AuditQuery(action="rights confirmed"))
     assert (entry["user"], entry["detail"]) == ("Bem", {"name": "Chi"})
     assert bem.post("/users/confirm", name="Chi").status_code == 403
@@ -102,16 +92,27 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
 def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
     office: Office,
 ) -> None:
-    """Somebody has to; everybody sees it in red, and the audit has it."""
+    """Somebody has to; everybody sees it in red, and the audit has it.
+
+    From then on the last approver and the last administrator stay, others may give up: by the page
+    of users and by one's own.
+    """
     ada, bem = two_approvers(office)
-    assert may(office, "Bem", "approve")
+    assert office.user("Bem").may("approve")
     eye = added(ada, "Eye", "auditor")
     for browser in (ada, bem, eye):
         assert re.search(r'class="error" role="alert">Bem got .* from Ada', browser.get("/").text)
     assert office.context.audit.find(AuditQuery(action="user added"))[-1]["detail"]["name"] == "Bem"
+    assert bem.post("/users/give-up", role="approver").status_code == 400
+    assert ada.post("/users/give-up", role="administrator").status_code == 400
+    assert ada.post("/users/give-up", role="approver").status_code == 303
+    assert not office.user("Ada").may("approve")
+    assert ada.post("/users", do="change", name="Bem", role="analyst").status_code == 400
+    assert office.user("Bem").may("approve")
+    back = ada.post("/users", do="change", name="Ada", role=["administrator", "approver"])
+    assert back.status_code == 400
     office.clock.forward(days=6, hours=23)
-    shown = office.context.accounts.made_alone()
-    assert [each.name for each in shown] == ["Bem"]
+    assert [each.name for each in office.context.accounts.made_alone()] == ["Bem"]
     office.clock.forward(hours=2)
     assert office.context.accounts.made_alone() == []
 
@@ -121,41 +122,38 @@ def test_of_two_approvers_the_other_cannot_be_done_away_with(office: Office) -> 
     ada, _bem = two_approvers(office)
     assert ada.post("/users", do="change", name="Bem", role="auditor").status_code == 200
     added(ada, "Eve", "approver")
-    assert not may(office, "Eve", "approve")
-    user = office.context.accounts.find("Ada")
-    assert user is not None
+    assert not office.user("Eve").may("approve")
     assert office.context.accounts.needs_two()
 
 
-def test_last_approver_and_last_administrator_stay_and_others_may_give_up(office: Office) -> None:
-    """By the page of users and by one's own."""
-    ada, bem = two_approvers(office)
-    assert bem.post("/users/give-up", role="approver").status_code == 400
-    assert ada.post("/users/give-up", role="administrator").status_code == 400
-    assert ada.post("/users/give-up", role="approver").status_code == 303
-    assert not may(office, "Ada", "approve")
-    assert ada.post("/users", do="change", name="Bem", role="analyst").status_code == 400
-    assert may(office, "Bem", "approve")
-    back = ada.post("/users", do="change", name="Ada", role=["administrator", "approver"])
-    assert back.status_code == 400
-
-
-def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
-    office: Office, monkeypatch: pytest.MonkeyPatch
+def test_commands_obey_the_same_rules(
+    office: Office, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Shown to all meanwhile; after it the rights are there without anybody's word."""
+    """Added or reset at the host, an approver sleeps; the machine's account adds nothing to it.
+
+    An approver who is lost and reset there sleeps for a day, shown to all; after it the rights are
+    there without anybody's word.
+    """
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
+    monkeypatch.setattr("getpass.getuser", lambda: "aud")
     ada, bem = two_approvers(office)
-    done = CliRunner().invoke(app, ["desk", "user", "reset", "Bem", "--json"])
-    assert done.exit_code == 0, done.output
-    token = re.findall(r'"token": "([\w.-]+)"', done.output)[0]
-    at_command = office.context.accounts.find("Bem")
-    assert at_command is not None
-    assert at_command.asleep
-    assert not at_command.waits_for_approver
+    added(ada, "Aud", "auditor")
+    document = here("desk", "user", "add", "Eve", "--role", "approver", "--json").document
+    assert document["link"].endswith(f"/first?token={document['token']}")
+    by_link(office, document["token"])
+    assert not office.user("Eve").may("approve")
+    assert here("desk", "user", "reset", "Eve").status == 0
+    assert office.user("Eve").waits_for_approver, "a reset is no way round the confirmation"
+    assert {"aud"} <= {
+        each["user"] for each in office.context.audit.find(AuditQuery(action="user added"))
+    }
+    assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)
+    token = here("desk", "user", "reset", "Bem", "--json").document["token"]
+    lost = office.user("Bem")
+    assert (lost.asleep, lost.waits_for_approver) == (True, False)
     assert bem.get("/").status_code == 303
     new = by_link(office, token)
-    assert not may(office, "Bem", "approve")
+    assert not office.user("Bem").may("approve")
     assert re.search(r'role="alert">Bem got .* sleep until', ada.get("/").text)
     own = "Your rights to approve and override sleep until"
     assert own in new.get("/approvals").text
@@ -165,29 +163,7 @@ def test_lost_approver_is_reset_at_the_host_and_sleeps_for_a_day(
     until = office.clock() + 24 * 3600 * 1_000_000  # the command has the clock of today
     office.context.accounts.set("Bem", asleep_until=until)
     office.clock.forward(hours=23)
-    assert not may(office, "Bem", "approve")
+    assert not office.user("Bem").may("approve")
     office.clock.forward(hours=2)
-    assert may(office, "Bem", "approve")
+    assert office.user("Bem").may("approve")
     assert new.get("/").status_code == 303, "the session is of another day"
-
-
-def test_commands_obey_the_same_rules(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Added or raised at the host, an approver sleeps; the machine's account adds nothing to it."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(office.folder / "home"))
-    monkeypatch.setattr("getpass.getuser", lambda: "aud")
-    ada, bem = two_approvers(office)
-    added(ada, "Aud", "auditor")
-    run = CliRunner().invoke
-    made = run(app, ["desk", "user", "add", "Eve", "--role", "approver", "--json"])
-    document = json.loads(made.output)
-    assert document["link"].endswith(f"/first?token={document['token']}")
-    by_link(office, document["token"])
-    assert not may(office, "Eve", "approve")
-    assert run(app, ["desk", "user", "reset", "Eve"]).exit_code == 0
-    user = office.context.accounts.find("Eve")
-    assert user is not None
-    assert user.waits_for_approver, "a reset is no way round the confirmation"
-    assert {"aud"} <= {
-        each["user"] for each in office.context.audit.find(AuditQuery(action="user added"))
-    }
-    assert re.search(r'role="alert">Eve got .* from aud', bem.get("/").text)

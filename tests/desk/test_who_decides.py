@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nightscreen.config.parameters import WatchInbox
-from nightscreen.desk.rows import rows_of_run
 from nightscreen.files.inbox import Inbox
 from nightscreen.inbox.file_intake import Fate, examine, safe_name
 from nightscreen.journal.audit import AuditQuery
@@ -21,43 +18,32 @@ from nightscreen.schemas.contests import PolicyState
 from nightscreen.schemas.users import Role
 from tests.begun import begin_run
 from tests.cli.conftest import Here
-from tests.desk.conftest import borrowers
 from tests.desk.office import Office
-from tests.screening import World, csv_rows
+from tests.desk.test_my_work import declined
+from tests.screening import csv_rows
 
-WAITS, HELD, BATCH = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4", "applicants"
+WAITS, HELD = "20260301-220000-a1b2c3", "20260301-220000-a1b2c4"
 REASON = "A new branch."
 
 
-@pytest.fixture(scope="module")
-def night(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Applicants of one night, with nobody who has decided anything."""
-    folder = tmp_path_factory.mktemp("applicants")
-    World(folder).screen(borrowers(60), batch=BATCH, purpose="origination")
-    return folder
-
-
 @pytest.fixture
-def bank(night: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Office]:
-    """A desk over that night, a run that waits for approval, one that is held, and a proposal."""
-    shutil.copytree(night / "home", folder / "home")
-    shutil.copytree(night / "out", folder / "out")
+def bank(bank: Office, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Office:
+    """The desk of two nights, a run that waits for approval, one that is held, and a proposal."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
-    with Office(folder) as office:
-        for run_id, state, reason in ((WAITS, "stopped", "approval"), (HELD, "completed", None)):
-            begin_run(office.journal, run_id, batch="b", folder=str(folder / run_id))
-            report = {"state": state, "held": ["odd"]} if reason is None else {}
-            office.journal.runs.finish(run_id, state=state, stop_reason=reason, report=report)
-        office.context.approvals.ask(
-            WAITS, asked_by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
-        )
-        propose(office.journal, read_text(None), by="Ada", note="as it is")
-        yield office
+    for run_id, state, reason in ((WAITS, "stopped", "approval"), (HELD, "completed", None)):
+        begin_run(bank.journal, run_id, batch="b", folder=str(folder / run_id))
+        report = {"state": state, "held": ["odd"]} if reason is None else {}
+        bank.journal.runs.finish(run_id, state=state, stop_reason=reason, report=report)
+    bank.context.approvals.ask(
+        WAITS, asked_by="x", reason="", quote={"quoted": {}}, ceiling_micro=1, cap_micro=None
+    )
+    propose(bank.journal, read_text(None), by="Ada", note="as it is")
+    return bank
 
 
-def back(folder: Path, file: Path, customer_id: str) -> Path:
-    """Write a run's list as it comes back, with one customer approved by Ada."""
-    came = csv_rows(folder / "decisions.csv")
+def back(bank: Office, file: Path, customer_id: str) -> Path:
+    """Write the night's list as it comes back, with one customer approved by Ada."""
+    came = csv_rows(Path(bank.night.folder) / "decisions.csv")
     (row,) = [each for each in came if each["customer_id"] == customer_id]
     row |= {"reviewer_decision": "approve", "reviewer": "Ada", "review_note": "Letter seen."}
     with file.open("w", encoding="utf-8", newline="") as filled:
@@ -67,27 +53,9 @@ def back(folder: Path, file: Path, customer_id: str) -> Path:
     return file
 
 
-def night_of(bank: Office) -> str:
-    """Return the run of the applicants."""
-    (run,) = bank.journal.runs.newest(batch=BATCH, limit=9)
-    return run.run_id
-
-
-def somebody(bank: Office) -> list[str]:
-    """Return applicants whom the policy proposes to decline."""
-    run = bank.journal.runs.find(night_of(bank))
-    assert run is not None
-    rows = rows_of_run(run)
-    assert rows is not None
-    found = rows.ask("SELECT customer_id FROM run WHERE decision = 'decline' ORDER BY row")
-    return [each["customer_id"] for each in found]
-
-
 def commands(bank: Office) -> dict[tuple[str, ...], str]:
     """Return every command that decides something, and the page that decides it at the desk."""
-    who, run = somebody(bank)[0], bank.journal.runs.find(night_of(bank))
-    assert run is not None
-    file = str(back(Path(run.folder), bank.folder / "back.csv", who))
+    file = str(back(bank, bank.folder / "back.csv", declined(bank)[0]))
     (proposed,) = versions(bank.journal)
     return {
         ("approve", WAITS): "/approvals",
@@ -106,7 +74,7 @@ def decided(bank: Office) -> dict[str, object]:
     return {
         "spending": waits.decision if waits else None,
         "policy": [each.state for each in versions(journal)],
-        "reviews": [each.decision for each in bank.context.reviews.of_batch(BATCH)],
+        "reviews": [each.decision for each in bank.context.reviews.of_batch("portfolio")],
         "released": bool(held and (held.report or {}).get("released")),
     }
 
@@ -153,12 +121,10 @@ def test_commands_decide_where_the_desk_has_none(
 
 def test_list_that_is_dropped_is_refused_where_the_desk_has_users(bank: Office) -> None:
     """As by command: nothing of it is saved, and the text beside it names the page."""
-    run = bank.journal.runs.find(night_of(bank))
-    assert run is not None
     fates = []
-    for number, who in enumerate(somebody(bank)[:2]):
+    for number, who in enumerate(declined(bank)[:2]):
         inbox = Inbox.open(bank.folder / "inbox", bank.folder / "home")
-        back(Path(run.folder), bank.folder / "inbox" / "decisions.csv", who)
+        back(bank, bank.folder / "inbox" / "decisions.csv", who)
         (name,) = inbox.look()
         ticket = inbox.claim(name, safe_name(name), f"20260301-22000{number}")
         assert ticket is not None
@@ -173,7 +139,7 @@ def test_list_that_is_dropped_is_refused_where_the_desk_has_users(bank: Office) 
 def test_a_report_is_signed_as_it_stands(bank: Office) -> None:
     """It shows who signed and when; a report that has changed since says so, and is signed anew."""
     analyst, approver = bank.browser("analyst", name="Ada"), bank.browser("approver", name="Bem")
-    run_id = night_of(bank)
+    run_id = bank.night.run_id
     page, signing = f"/runs/{run_id}", f"/runs/{run_id}/sign"
     assert "<button>Sign</button>" not in analyst.get(page).text
     assert "<button>Sign</button>" in approver.get(page).text
@@ -181,10 +147,8 @@ def test_a_report_is_signed_as_it_stands(bank: Office) -> None:
     assert approver.post(signing, note="read it").status_code == 303
     assert "Signed by Bem" in analyst.get(page).text
     assert approver.post(signing).status_code == 400
-    run = bank.journal.runs.find(run_id)
-    assert run is not None
-    report = {**(run.report or {}), "notices": ["one more"]}
-    bank.journal.runs.finish(run_id, state=run.state, stop_reason=None, report=report)
+    report = {**(bank.night.report or {}), "notices": ["one more"]}
+    bank.journal.runs.finish(run_id, state=bank.night.state, stop_reason=None, report=report)
     assert "The report has changed since." in analyst.get(page).text
     assert approver.post(signing).status_code == 303
     signed = bank.context.audit.find(AuditQuery(action="report signed"))
