@@ -121,6 +121,7 @@ def _enriched(run: ScreeningRun, assembly: Assembly, written: WrittenRows) -> It
             written.pending += pc.sum(pending).as_py() or 0
         yield table
         del table  # freed before the next is made
+        trim_memory()
 
 
 def _expanded(

@@ -322,6 +322,7 @@ def make_price(run: ScreeningRun) -> Quote:
     run.ranked = None
     if not run.only_quotes:
         fill_lookups(run, worst, states)
+        trim_memory()  # asking takes the longest
     return run.quote
 
 
