@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import repeat
 
 import httpx
 
@@ -15,28 +16,16 @@ from tests.portal.visiting import CUSTOMER, LIST, VIEW, Town
 TOKEN = {"access_token": "acc-1-secret", "refresh_token": "ref-1-secret", "token_type": "Bearer"}
 
 
-class Service(httpx.AsyncBaseTransport):
-    """Answers each call with the next of some answers, the last for ever."""
-
-    def __init__(self, *answers: Callable[[httpx.Request], httpx.Response]) -> None:
-        self.answers = list(answers)
-        self.bodies: list[dict[str, str]] = []
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        """Answer."""
-        self.bodies.append(json.loads(await request.aread()))
-        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
-        return answer(request)
+Answer = Callable[[httpx.Request], httpx.Response]
 
 
-def says(status: int, body: object) -> Callable[[httpx.Request], httpx.Response]:
+def says(status: int, body: object, **headers: str) -> Answer:
     """Return what answers with JSON."""
-    return lambda _request: httpx.Response(
-        status, stream=httpx.ByteStream(json.dumps(body).encode())
-    )
+    content = json.dumps(body).encode()
+    return lambda _: httpx.Response(status, headers=headers, stream=httpx.ByteStream(content))
 
 
-def breaks(error: type[httpx.TransportError]) -> Callable[[httpx.Request], httpx.Response]:
+def breaks(error: type[httpx.TransportError]) -> Answer:
     """Return what answers nothing."""
 
     def fail(_request: httpx.Request) -> httpx.Response:
@@ -47,26 +36,30 @@ def breaks(error: type[httpx.TransportError]) -> Callable[[httpx.Request], httpx
 
 async def redeemed(
     town: Town,
-    service: Service,
+    answers: Iterable[Answer],
     scopes: tuple[str, ...] = (LIST,),
     *,
     customer: str = CUSTOMER,
     patience_s: float = 40,
 ) -> str:
-    """Redeem a code of a customer who was asked for some scopes, and return what came of it."""
+    """Redeem a code of a customer who was asked for some scopes, and return what came of it.
+
+    The service has one of the answers for each call, and is not asked for more.
+    """
+    left = iter(answers)
     done = await redeem(
         town.journal,
         town.settings,
         AskedConsent(customer, scopes),
         "code-1",
         channel="portal",
-        transport=service,
+        transport=httpx.MockTransport(lambda asked: next(left)(asked)),  # noqa: PLW0108 - each once
         patience_s=patience_s,
     )
     return done.ending.value
 
 
-ANSWERS: tuple[tuple[Callable[[httpx.Request], httpx.Response], ExchangeEnd, str], ...] = (
+ANSWERS: tuple[tuple[Answer, ExchangeEnd, str], ...] = (
     (says(200, {**TOKEN, "scope": LIST}), ExchangeEnd.KEPT, "answered"),
     (says(200, TOKEN), ExchangeEnd.KEPT, "answered"),
     (says(200, {"status": "success", "data": TOKEN}), ExchangeEnd.KEPT, "answered"),
@@ -93,9 +86,8 @@ async def test_each_answer_ends_in_one_word_and_is_asked_for_once(town: Town) ->
     """
     kept: list[str] = []
     for number, (answer, ending, state) in enumerate(ANSWERS):
-        service, customer = Service(answer), f"CUST-{number}"
-        assert await redeemed(town, service, customer=customer) == ending, (number, ending)
-        assert len(service.bodies) == 1
+        customer = f"CUST-{number}"
+        assert await redeemed(town, [answer], customer=customer) == ending, (number, ending)
         assert town.calls()[number:] == [("aggregator_exchange", state)]
         kept += [customer] if ending is ExchangeEnd.KEPT else []
         assert sorted(grant.customer_id for grant in town.grants) == sorted(kept)
@@ -108,23 +100,22 @@ async def test_each_answer_ends_in_one_word_and_is_asked_for_once(town: Town) ->
 
 async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: Town) -> None:
     """Neither the operator nor the answer says what was granted: then it is nothing."""
-    assert await redeemed(town, Service(says(200, TOKEN)), ()) == ExchangeEnd.NOTHING_GRANTED
-    named = Service(says(200, {**TOKEN, "scope": f"{LIST} {VIEW}"}))
-    assert await redeemed(town, named, ()) == ExchangeEnd.KEPT
+    assert await redeemed(town, [says(200, TOKEN)], ()) == ExchangeEnd.NOTHING_GRANTED
+    named = says(200, {**TOKEN, "scope": f"{LIST} {VIEW}"})
+    assert await redeemed(town, [named], ()) == ExchangeEnd.KEPT
     assert [grant.scopes for grant in town.grants] == [(LIST, VIEW)]
 
 
 async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
     """A connection that never was, and a refusal for want of room."""
-    service = Service(breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
-    assert await redeemed(town, service) == ExchangeEnd.KEPT
+    answers = (breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
+    assert await redeemed(town, answers) == ExchangeEnd.KEPT
     states = [state for _, state in town.calls()]
     assert states == ["not_sent", "not_charged", "answered"]
 
 
 async def test_customer_is_not_kept_waiting_for_ever(town: Town) -> None:
     """Where the service has no time, or asks for too long a wait, it is busy after a while."""
-    waiting = {"retry-after": "120"}
-    for full in (says(503, {}), lambda _: httpx.Response(429, headers=waiting, json={})):
-        assert await redeemed(town, Service(full), patience_s=1) == ExchangeEnd.BUSY, full
+    for full in (says(503, {}), says(429, {}, **{"retry-after": "120"})):
+        assert await redeemed(town, repeat(full), patience_s=1) == ExchangeEnd.BUSY, full
     assert {state for _, state in town.calls()} == {"not_charged"}
