@@ -1,4 +1,4 @@
-"""`nightscreen consent`: links, codes by hand, the list, and taking a consent back."""
+"""`nightscreen consent`: links, codes by hand, the list, taking one back, pulling without one."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from nightscreen.journal import open_journal
 from nightscreen.journal.consents import Consents
 from nightscreen.sandbox.process import SandboxProcess
 from tests.cli.conftest import Here
+from tests.operations.pulls_in_a_test import Lender
 from tests.privacy.search import Search
 
 CUSTOMER = "CUST-7700155-OBI"
@@ -165,3 +166,26 @@ def test_whole_address_of_a_redirect_is_understood(
     assert (ended.status, ended.document["result"]) == (0, "kept")
     again = here(*REDEEM, address)
     assert (again.status, "used already" in again.err) == (2, True)
+
+
+def test_whoever_is_pulled_without_a_usable_consent_is_told_by_place(
+    here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What to do next is said, and no id stands in the message."""
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
+    lender = Lender(folder)
+    lender.consent(["LIVE-1", "BACK-2"])
+    lender.consent(["OTHER-3"], PROFILE)
+    with lender.consents() as consents:
+        consents.revoke("BACK-2", "customer asked")
+    for customer, says in (
+        ("NEVER-4", "never consented"),
+        ("BACK-2", "has a grant that is revoked"),
+        ("OTHER-3", "did not grant transaction:list"),
+    ):
+        ended = here("transactions", "pull", "--customer", "LIVE-1", "--customer", customer)
+        assert ended.status == 2
+        assert f"customer number 2 of those given {says}" in ended.err
+        assert "nightscreen consent link" in ended.err
+        assert customer not in ended.err
+        assert not (folder / "out").exists()

@@ -31,29 +31,6 @@ def test_products_are_a_table_for_people(here: Here, monkeypatch: pytest.MonkeyP
     assert len(sent) == 1
 
 
-MISTAKES: list[tuple[list[str], str]] = [
-    ([], "name the folder of a finished screening run"),
-    (["out/nothing"], "name the product with --product"),
-    (["nothing", "--product", "LP1001"], "no folder of a finished run"),
-    (["x", "--product", "LP1001", "--decision", "yes"], "--decision: yes is none of approve"),
-    (["x", "--product", "LP1001", "--decision", "aprove"], "did you mean approve"),
-    (
-        ["x", "--product", "LP1001", "--prefill", "fax"],
-        "--prefill: fax is none of phone, email",
-    ),
-    (["x", "--product", "LP1001", "--max-spend", "much"], "--max-spend: write naira such as"),
-]
-
-
-def test_mistakes_are_told_before_the_engine_starts(here: Here) -> None:
-    """One line, status 2, nothing asked."""
-    for arguments, said in MISTAKES:
-        ended = here("loans", "offer", *arguments)
-        assert ended.status == 2, (arguments, said)
-        assert said in ended.err, (arguments, said)
-        assert len(ended.err.splitlines()) == 1, (arguments, said)
-
-
 @pytest.mark.engine
 @pytest.mark.long
 def test_offered_and_followed_by_hand(engine_server: EngineServer, folder: Path) -> None:
