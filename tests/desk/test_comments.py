@@ -49,8 +49,7 @@ def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office
     """Whatever its name says, it bears the ending of its bytes; no browser shows or guesses it."""
     ada = bank.browser("analyst", name="Ada")
     assert comment(ada, "Called; she brings a letter.").status_code == 303
-    added = comment(ada, "The letter.", ("../clearance <b>.html", LETTER))
-    assert "The comment is kept on the case." in ada.get(added.headers["location"]).text
+    comment(ada, "The letter.", ("../clearance <b>.html", LETTER))
     page = bank.browser("auditor", name="Bem").get(AT).text
     assert "<blockquote>Called; she brings a letter.</blockquote><p class" in page
     assert "Add comment" not in page
@@ -80,9 +79,7 @@ def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
         refused = comment(ada, "See this", file)
         assert refused.status_code == 400
         assert ">See this</textarea>" in refused.text
-    refused = comment(ada, "Big", ("a.pdf", large * 2))
-    assert refused.status_code == 413
-    assert "The desk takes no more than that at once." in refused.text
+    assert comment(ada, "Big", ("a.pdf", large * 2)).status_code == 413
     assert comment(ada, " \n ", ("a.pdf", LETTER)).status_code == 400
     assert kept(bank) == (0, 0)
     comment(ada, "The letter.", ("letter.pdf", LETTER))
@@ -95,7 +92,6 @@ def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
         assert browser.get(AT).status_code == 403
         assert browser.get(address).status_code == 403
         assert comment(browser, "Mine").status_code == 403
-    assert comment(bank.browser("auditor"), "Mine").status_code == 403
     assert kept(bank) == (1, 1)
 
 

@@ -62,7 +62,6 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
     for name, value in policy.thresholds.items():
         assert f'<label for="t-{name}">{name}</label>' in page
         assert re.search(rf'name="threshold-{name}"[^>]* value="{value:f}"', page)
-    assert "least amount past due for which a history declines" in page
     assert all(rule.team in html.unescape(page) for rule in policy.in_words())
     assert "Propose</button>" not in page
     typed = fields(browser, **{"threshold-past_due_naira": LENIENT})
@@ -72,7 +71,6 @@ def test_trying_says_who_would_move_in_naira_and_by_name(bank: Office) -> None:
     assert "1 customer would move: ₦21,000." in said
     names = customer(21)
     assert f"{MOVES} {names['first_name']} {names['last_name']}" in said
-    assert "seconds; nothing was asked" in said
     assert f'value="{LENIENT}"' in answer.text
     runs = bank.journal.runs.newest(limit=2)
     assert last(bank, "policy tried")["detail"] | {"policy": ""} == {
@@ -143,7 +141,6 @@ def test_nobody_puts_their_own_proposal_in_force(bank: Office) -> None:
     before = in_force(bank)
     key = proposed(both, **{"threshold-past_due_pct": "12.5"}, note="try")
     page = both.get("/policy").text
-    assert "somebody else must approve it" in page
     assert ">Approve</button>" not in page
     answer = both.post(f"/policy/{key}", do="approve")
     assert answer.status_code == 403

@@ -127,9 +127,7 @@ def test_administrator_adds_users_by_a_link_and_resets_them(office: Office) -> N
     (third, _) = LINK.findall(admin.post("/users", do="reset", name="Bem").text)
     assert bem.get("/audit").status_code == 303
     for ended in (link, second):
-        over = office.browser().get(f"/first?token={ended}")
-        assert over.status_code == 410
-        assert "Ask an administrator for another." in over.text
+        assert office.browser().get(f"/first?token={ended}").status_code == 410
     office.clock.forward(hours=25)
     assert office.browser().get(f"/first?token={third}").status_code == 410
     changes = {"desk_url": "https://desk.lender.example/x"}
