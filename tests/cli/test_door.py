@@ -5,7 +5,6 @@ No work is taken from a server of others that has none; no login goes where it s
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -19,13 +18,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from http import HTTPStatus
-from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
@@ -93,44 +90,18 @@ def asked(
 
     Prefect answers 503 while its database is locked, and has done nothing then: it is asked again.
     """
-    parts = urlsplit(url)
-    headers = {"Content-Type": "application/json"}
-    if login is not None:
-        headers["Authorization"] = "Basic " + base64.b64encode(login.encode()).decode()
-    sent = None if body is None else json.dumps(body)
+    user, _, password = (login or "").partition(":")
+    given: dict[str, Any] = {"auth": None if login is None else (user, password), "timeout": 60}
+    given |= {} if body is None else {"json": body}
     end = time.monotonic() + PATIENCE_S
     while True:
-        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
-            connection.request(method, f"{parts.path}{path}", sent, headers)
-            answer = connection.getresponse()
-            text = answer.read()
-        if answer.status != HTTPStatus.SERVICE_UNAVAILABLE or time.monotonic() > end:
+        answer = httpx.request(method, url + path, trust_env=False, **given)
+        if answer.status_code != httpx.codes.SERVICE_UNAVAILABLE or time.monotonic() > end:
             break
         time.sleep(0.2)
     with suppress(ValueError):
-        return answer.status, json.loads(text)
-    return answer.status, None
-
-
-def orders(running: Running) -> list[tuple[str, str, Any]]:
-    """Return what lists, makes, starts, changes and reads."""
-    deployment = asked(running.url, "GET", MORNING, running.login)[1]
-    own = deployment["id"]
-    return [
-        ("POST", "/deployments/filter", {}),
-        ("POST", "/deployments/", {"name": "theirs", "flow_id": deployment["flow_id"]}),
-        ("POST", f"/deployments/{own}/create_flow_run", ORDER),
-        ("PATCH", f"/deployments/{own}", {"pull_steps": []}),
-        ("DELETE", f"/deployments/{own}", None),
-        ("POST", "/flow_runs/filter", {}),
-        ("POST", "/logs/filter", {}),
-        ("POST", "/events/filter", {}),
-        ("POST", "/automations/filter", {}),
-        ("POST", "/work_pools/", {"name": "theirs", "type": "process"}),
-        ("POST", "/variables/", {"name": "theirs", "value": "1"}),
-        ("GET", "/admin/settings", None),
-        ("GET", "/admin/version", None),
-    ]
+        return answer.status_code, answer.json()
+    return answer.status_code, None
 
 
 @pytest.mark.engine
@@ -139,7 +110,21 @@ def test_nothing_is_listed_made_started_or_read_without_the_login(running: Runni
 
     A browser asks first: only Prefect's own pages on this machine may call.
     """
-    asking = orders(running)
+    deployment = asked(running.url, "GET", MORNING, running.login)[1]
+    own = f"/deployments/{deployment['id']}"
+    asking: list[tuple[str, str, Any]] = [
+        ("POST", "/deployments/filter", {}),
+        ("POST", "/deployments/", {"name": "theirs", "flow_id": deployment["flow_id"]}),
+        ("POST", f"{own}/create_flow_run", ORDER),
+        ("PATCH", own, {"pull_steps": []}),
+        ("DELETE", own, None),
+        *(("POST", f"/{each}/filter", {}) for each in ("flow_runs", "logs", "events")),
+        ("POST", "/automations/filter", {}),
+        ("POST", "/work_pools/", {"name": "theirs", "type": "process"}),
+        ("POST", "/variables/", {"name": "theirs", "value": "1"}),
+        ("GET", "/admin/settings", None),
+        ("GET", "/admin/version", None),
+    ]
     for login in (None, "nightscreen:", "user:of-another-server"):
         for method, path, body in asking:
             assert asked(running.url, method, path, login, body)[0] == 401, path
@@ -148,12 +133,11 @@ def test_nothing_is_listed_made_started_or_read_without_the_login(running: Runni
     assert asked(running.url, "GET", "/health")[0] == 200
     assert asked(running.url, "POST", "/deployments/count", running.login, {})[1] > 5
     assert listened(running.url, "/logs/out", running.login)
-    parts = urlsplit(running.url)
-    for origin, mine in (("http://127.0.0.1:9", False), (f"http://localhost:{parts.port}", True)):
+    page = f"http://localhost:{httpx.URL(running.url).port}"
+    for origin, mine in (("http://127.0.0.1:9", False), (page, True)):
         asks = {"Origin": origin, "Access-Control-Request-Method": "POST"}
-        with closing(HTTPConnection(parts.hostname or "", parts.port, timeout=60)) as connection:
-            connection.request("OPTIONS", f"{parts.path}/deployments/filter", headers=asks)
-            allowed = connection.getresponse().getheader("Access-Control-Allow-Origin")
+        answer = httpx.options(f"{running.url}/deployments/filter", headers=asks, trust_env=False)
+        allowed = answer.headers.get("Access-Control-Allow-Origin")
         assert (allowed == origin) is mine, allowed
         assert allowed != "*"
 
