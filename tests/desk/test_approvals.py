@@ -30,14 +30,21 @@ def office(quoted: Path, tmp_path: Path) -> Iterator[Office]:
 def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     office: Office,
 ) -> None:
-    """The section is named by the run; the record has who, how much and why; the run resumes."""
+    """The section is named by the run; the record has who, how much and why; the run resumes.
+
+    Nothing but a lower cap is taken, and what was typed stays; a second approver comes too late.
+    """
     run = office.waiting
-    browser = office.browser("approver", name="Bem")
+    browser, late = office.browser("approver", name="Bem"), office.browser("approver")
     assert "Spend up to ₦400" in browser.get("/").text
     page = browser.get("/approvals").text
     assert f'aria-labelledby="r-{run}"' in page
     assert ">Spend up to ₦400</button>" in page
     assert "asked by Ada" in page
+    for amount in ("400.01", "-5", "NaN"):
+        answer = browser.post(f"/approvals/{run}", do="approve", max_spend=amount, note="my note")
+        assert answer.status_code == 400, amount
+        assert ">my note</textarea>" in answer.text
     done = browser.post(f"/approvals/{run}", do="approve", max_spend="100", note="half of it")
     assert (done.status_code, done.headers["location"]) == (303, f"/runs/{run}")
     record = office.context.approvals.newest(run)
@@ -47,6 +54,7 @@ def test_run_that_waits_is_shown_with_its_quote_and_approved_under_a_lower_cap(
     (started,) = office.starts.started
     assert (started.run, started.max_spend) == (run, "100.00")
     assert "spending approved" in office.actions()
+    assert late.post(f"/approvals/{run}", do="refuse").status_code == 409
     assert "No run waits" in browser.get("/approvals").text
 
 
@@ -71,31 +79,27 @@ def started(office: Office, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
 def test_run_of_another_flow_is_approved_and_resumed_here(
     office: Office, started: list[tuple[str, ApiRunParameters]]
 ) -> None:
-    """Its section says what it would cost; its process gets the cap, and keeps the folder."""
-    _, _, run = confirmation_that_waits(office)
-    browser = office.browser("approver", name="Bem")
+    """Its section says what it would cost; its process gets the cap, and keeps the folder.
+
+    Where its file of passwords is gone the page says so; once it is back, the command that was
+    named has the approved cap.
+    """
+    world, otps, run = confirmation_that_waits(office)
+    browser, approve = office.browser("approver", name="Bem"), {"do": "approve", "max_spend": "60"}
     assert ">Spend up to ₦100</button>" in browser.get("/approvals").text
-    assert browser.post(f"/approvals/{run}", do="approve", max_spend="60").status_code == 303
+    assert browser.post(f"/approvals/{run}", **approve).status_code == 303
     ((flow, parameters),) = started
     assert (flow, parameters.run) == ("people:confirm_bvns", run)
     assert (parameters.max_spend, parameters.output) == ("60.00", str(office.folder / "out"))
-
-
-def test_page_says_why_an_approved_run_cannot_be_resumed(
-    office: Office, started: list[tuple[str, ApiRunParameters]]
-) -> None:
-    """Its file of passwords is gone; once it is back, the command named has the approved cap."""
-    world, otps, run = confirmation_that_waits(office)
+    another = world.confirm(otps).report["run_id"]
     passwords = world.folder / "otps.csv"
     passwords.unlink()
-    browser = office.browser("approver", name="Bem")
-    answer = browser.post(f"/approvals/{run}", do="approve", max_spend="60")
+    answer = browser.post(f"/approvals/{another}", **approve)
     assert answer.status_code == 400
-    said = f"Run {run} is approved, but could not be resumed: {passwords}: there is no such file"
-    assert said in answer.text
-    assert f"then type: nightscreen bvn confirm --run {run}" in answer.text
-    assert started == []
-    report = world.confirm(otps, run=run).report
+    assert f"could not be resumed: {passwords}: there is no such file" in answer.text
+    assert f"then type: nightscreen bvn confirm --run {another}" in answer.text
+    assert len(started) == 1
+    report = world.confirm(otps, run=another).report
     assert (report["stop_reason"], report["cost"]["total"]) == ("budget", "60.00")
 
 
@@ -109,19 +113,6 @@ def test_option_yes_decides_nothing_of_a_run_that_the_desk_was_asked_about(offic
         world.confirm(otps, run=run, yes=True)
     assert world.calls("bvn_finish") == []
     assert world.confirm(otps, yes=True).states == {"confirmed": 5}  # in advance, as a job does
-
-
-def test_cap_may_be_lowered_and_nothing_else_and_one_decision_counts(office: Office) -> None:
-    """What was typed stays, with what is wrong with it; a second approver comes too late."""
-    run = office.waiting
-    browser, late = office.browser("approver"), office.browser("approver", name="Bem")
-    for amount in ("400.01", "-5", "NaN"):
-        answer = browser.post(f"/approvals/{run}", do="approve", max_spend=amount, note="my note")
-        assert answer.status_code == 400, amount
-        assert ">my note</textarea>" in answer.text
-    assert browser.post(f"/approvals/{run}", do="refuse").status_code == 303
-    assert late.post(f"/approvals/{run}", do="approve").status_code == 409
-    assert office.starts.started == []
 
 
 def test_nobody_approves_what_they_asked_for_where_somebody_else_can(office: Office) -> None:
