@@ -6,9 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nightscreen.cli.screen import diagnose
-from nightscreen.config.parameters import ScreenBatch
-from nightscreen.schemas.errors import InputError, SettingsError
 from tests.cli.conftest import Here
 from tests.screening import consented_on
 
@@ -22,17 +19,15 @@ C5;Balogun;22212345679;;;;R5;2020-01-02;
 VALUES = ("Adebayo", "Okonkwo", "Nwachukwu", "Danjuma", "Balogun", "2221", "0803", "R1", "C4")
 
 
-@pytest.fixture
-def batch(tmp_path: Path) -> Path:
-    """Return a file with one sound row and several that are not."""
-    path = tmp_path / "batch.csv"
-    path.write_text(TABLE, encoding="utf-8")
-    return path
+def test_a_file_is_understood_without_a_value_of_a_row(here: Here, folder: Path) -> None:
+    """Read is screened and refused; words for nothing fill no cell; each check has its rows.
 
-
-def test_rows_columns_checks_and_problems_are_told(batch: Path) -> None:
-    """Read is screened and refused; words for nothing fill no cell; each check has its rows."""
-    found = diagnose(ScreenBatch(input=str(batch)))
+    An analyst sees headings, meanings, findings and counts; a value among headings is private.
+    A script learns from the exit status that nothing would be screened. What the mapping says is
+    shown as understood, its mistakes are errors.
+    """
+    (folder / "batch.csv").write_text(TABLE, encoding="utf-8")
+    found = here("inspect", "batch.csv", "--json").document
     assert found["rows"] == {"read": 5, "screened": 3, "refused": 2}
     columns = {each["heading"]: each for each in found["columns"]}
     assert columns["Acct No"]["meaning"] == "account_number"
@@ -50,37 +45,25 @@ def test_rows_columns_checks_and_problems_are_told(batch: Path) -> None:
     problems = {each["code"]: each for each in found["problems"]}
     assert (problems["broken"]["line"], problems["broken"]["count"]) == (4, 1)
     assert problems["no_identifier"]["line"] == 5
-
-
-def test_the_page_says_it_in_words_and_holds_no_value(
-    here: Here, batch: Path, tmp_path: Path
-) -> None:
-    """An analyst sees headings, meanings, findings and counts; a value among headings is private.
-
-    A script learns from the exit status that nothing would be screened; what the mapping says is
-    shown as understood, its mistakes are errors.
-    """
-    page = here("inspect", str(batch)).out
+    page = here("inspect", "batch.csv").out
     assert "5 rows: 3 would be screened, 2 refused" in page
     assert "Columns are separated by semicolons." in page
     assert "carried as input_cost" in page
     assert not any(value in page for value in VALUES)
-    other, mapping = tmp_path / "other.csv", tmp_path / "acme.toml"
+    other, mapping = folder / "other.csv", folder / "acme.toml"
     other.write_text("customer_id,bvn,08031234567\nC1,22212345678,x\n", encoding="utf-8")
     for more in ((), ("--json",)):
-        page = here("inspect", str(other), *more).out
+        page = here("inspect", "other.csv", *more).out
         assert ("0803" in page, "heading not shown" in page) == (False, True)
     other.write_text("customer_id,bvn\nC1,NIL\nC2,\n", encoding="utf-8")
-    nothing = here("inspect", str(other), "--json")
+    nothing = here("inspect", "other.csv", "--json")
     assert nothing.status == 2
     assert nothing.document["rows"] == {"read": 2, "screened": 0, "refused": 2}
+    with_mapping = ("inspect", "batch.csv", "--mapping", "acme.toml")
     mapping.write_text('[columns]\nexposure = "cost"\n', encoding="utf-8")
-    assert "exposure" in here("inspect", str(batch), "--mapping", str(mapping)).out
+    assert "exposure" in here(*with_mapping).out
     mapping.write_text('[columns]\nexposur = "cost"\n', encoding="utf-8")
-    with pytest.raises(SettingsError, match='did you mean "exposure"'):
-        diagnose(ScreenBatch(input=str(batch), mapping=str(mapping)))
-    with pytest.raises(InputError, match="no such file"):
-        diagnose(ScreenBatch(input=str(tmp_path / "none.csv")))
+    assert 'did you mean "exposure"' in here(*with_mapping).err
 
 
 BOOK = """IPPIS No,BVN,Loan ID,Loan Status,Total Due,Balance
@@ -91,11 +74,10 @@ S2,22212345679,L4,Running,400,9
 """
 
 
-def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(here: Here, tmp_path: Path) -> None:
+def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(here: Here, folder: Path) -> None:
     """The first finding says what to type; then each customer counts once for every check."""
-    path = tmp_path / "book.csv"
-    path.write_text(BOOK, encoding="utf-8")
-    plain = diagnose(ScreenBatch(input=str(path)))
+    (folder / "book.csv").write_text(BOOK, encoding="utf-8")
+    plain = here("inspect", "book.csv", "--json").document
     assert plain["findings"][0].startswith("50 % of the rows repeat a customer_id")
     assert "--merge-rows" in plain["findings"][0]
     assert {each["heading"]: each["meaning"] for each in plain["columns"]} == {
@@ -106,11 +88,11 @@ def test_a_file_of_a_row_a_loan_is_proposed_to_be_merged(here: Here, tmp_path: P
         "Total Due": "exposure",
         "Balance": None,
     }
-    merged = diagnose(ScreenBatch(input=str(path), merge_rows=True))
+    merged = here("inspect", "book.csv", "--merge-rows", "--json").document
     assert merged["rows"] == {"read": 4, "screened": 4, "refused": 0, "customers": 2}
     assert merged["checks"]["karma"]["eligible"] == 2
     assert not any("--merge-rows" in finding for finding in merged["findings"])
-    page = here("inspect", str(path), "--merge-rows").out
+    page = here("inspect", "book.csv", "--merge-rows").out
     assert "4 would be screened as 2 customers" in page
 
 
