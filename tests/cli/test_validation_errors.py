@@ -132,24 +132,19 @@ def _everything(folder: Path) -> set[str]:
     return {str(path.relative_to(folder)) for path in folder.rglob("*")}
 
 
-def test_another_journals_key_is_refused_and_the_journal_left_as_it_was(
+def test_a_wrong_key_and_a_name_that_is_no_setting_leave_the_journal_as_it_was(
     tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The right key opens it again afterwards."""
+    """The right key opens it again afterwards.
+
+    The name is reported once, also by a command that reads the settings and opens the journal.
+    """
     assert here("quote", "good.csv").status == 0
-    monkeypatch.setenv("NIGHTSCREEN_DATA_KEY", KEY)
-    ended = here("screen", "good.csv")
-    assert ended.status == 2
-    assert "the data key is not this journal's" in ended.err
-    monkeypatch.delenv("NIGHTSCREEN_DATA_KEY")
+    with monkeypatch.context() as patched:
+        patched.setenv("NIGHTSCREEN_DATA_KEY", KEY)
+        ended = here("screen", "good.csv")
+    assert (ended.status, "the data key is not this journal's" in ended.err) == (2, True)
     assert here("runs", "list", "--json").document == {"runs": []}
-
-
-def test_a_name_that_is_no_setting_is_reported_once(
-    tree: Path, here: Here, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also by a command that reads the settings and opens the journal."""
-    assert here("quote", "good.csv").status == 0
     monkeypatch.setenv("NIGHTSCREEN_QQQQQ", "1")
     listed = ("erase", "--customer-id", "-", "--yes")
     for words in (("runs", "list"), ("outcomes", "report"), ("purge", "--dry-run"), listed):

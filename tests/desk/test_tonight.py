@@ -49,9 +49,20 @@ def test_what_waits_is_counted_anew_at_each_look(bank: Office) -> None:
 
 
 def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> None:
-    """One for approval, one for want of money; neither is the last night, nor in its figures."""
-    before = lines(bank.browser("auditor").get("/").text)
+    """One for approval, one for want of money; neither is the last night, nor in its figures.
+
+    The wallet lasts as long as what is in it, by the last balance; money is seen by who may see it.
+    """
+    first, privacy = bank.browser("auditor").get("/").text, bank.browser("privacy")
+    before, balance = lines(first), bank.journal.runs.last_balance()
     assert "Answered, % of exposure" in before
+    assert balance is not None
+    spent = sum(each.spent_micro for _, _, each in bank.journal.money.by_day())
+    lasts = f"<b>{balance // spent:,} nights</b><span>{micro(balance)} left"
+    assert f"Wallet lasts</span>{lasts}" in first
+    page = privacy.get("/").text
+    assert "Spent today" not in page
+    assert "₦" not in page.partition("Fourteen nights")[2]
     wait_for_approval(bank, "Ada")
     begin_run(bank.journal, "20260302-220000-a1b2c3", batch="salaries")
     bank.journal.runs.finish(
@@ -68,21 +79,4 @@ def test_runs_that_wait_say_for_what_and_are_tried_from_there(bank: Office) -> N
     assert page.count(">Try now</button>") == 1
     assert chief.post("/runs/20260302-220000-a1b2c3/resume").status_code == 303
     assert [each.run for each in bank.starts.started] == ["20260302-220000-a1b2c3"]
-    assert ">Try now</button>" not in bank.browser("privacy").get("/").text
-
-
-def test_the_wallet_lasts_as_long_as_what_is_in_it(bank: Office) -> None:
-    """Nights and naira are of one balance; money is seen by who may see it."""
-    auditor = bank.browser("auditor")
-    balance = bank.journal.runs.last_balance()
-    assert balance is not None
-    spent = sum(each.spent_micro for _, _, each in bank.journal.money.by_day())
-    found = re.search(
-        r"Wallet lasts</span><b>([\d,]+) nights?</b><span>(₦[\d,.]+) left", auditor.get("/").text
-    )
-    assert found
-    assert int(found[1].replace(",", "")) == balance // spent
-    assert found[2] == micro(balance)
-    page = bank.browser("privacy").get("/").text
-    assert "Spent today" not in page
-    assert "₦" not in page.partition("Fourteen nights")[2]
+    assert ">Try now</button>" not in privacy.get("/").text
