@@ -286,11 +286,8 @@ async def ask_closing_lookups(asking: Asking) -> None:
 
 def _next_alone(asking: Asking) -> tuple[str, int] | None:
     """Return check and number of the next lookup to ask alone: the reserved one, or the next."""
-    run, lookups, stopped = (
-        asking.run,
-        asking.run.journal.lookups,
-        asking.run.stops.checks,
-    )
+    run, stopped = asking.run, asking.run.stops.checks
+    lookups = run.journal.lookups
     table = lookups.find(run.run_id)
     if table is not None and table.closer_id is not None and table.closer_check not in stopped:
         return table.closer_check, table.closer_id

@@ -13,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import Frame
 from nightscreen.files.sealed_file import Workspace
-from nightscreen.files.sealing import Pseudonyms, Sealer
+from nightscreen.files.sealing import SUBJECT_BYTES, Pseudonyms, Sealer
 from nightscreen.journal.answers import StoredAnswer
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
@@ -278,7 +279,11 @@ def plan(night: Night, folder: Path) -> Made:
     space = Workspace.of(folder, "run", Sealer(b"s" * 32))
     chunks = range(len(night.starts) - 1)
     freshness = Freshness(AGES, NOW, since=7)
-    with Frame(planning_queries(), space.folder / "frame") as frame:
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        Frame(planning_queries(), space.folder / "frame") as frame,
+    ):
+        patch.setattr("nightscreen.planning.plan._BYTES_AT_ONCE", 2 * SUBJECT_BYTES)
         starts = gather_customers(
             frame, map(night.chunk, chunks), KEY, kinds=KINDS, slots=night.slots, at=AT
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -10,13 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nightscreen.files.frame import Frame
-from nightscreen.files.sealing import Pseudonyms
+from nightscreen.files.sealed_file import Workspace
+from nightscreen.files.sealing import Pseudonyms, Sealer
+from nightscreen.journal import open_journal
+from nightscreen.journal.customers import BLOCK, Sightings
 from nightscreen.planning.customers import gather_customers, planning_queries
-from nightscreen.planning.shared_identifiers import COUNTED, count_shared, signals
+from nightscreen.planning.shared_identifiers import (
+    COUNTED,
+    count_shared,
+    keep_sightings,
+    signals,
+)
 from nightscreen.schemas.columns import Flaw
 from nightscreen.schemas.rows import row_schema
 from tests.how_many import examples
 
+KEY = Pseudonyms(b"k" * 32)
 some = st.sampled_from([None, "1", "2", "3"])
 rows_drawn = st.lists(
     st.fixed_dictionaries(
@@ -73,7 +83,7 @@ def plainly(rows: list[dict[str, Any]]) -> list[dict[str, int | None]]:
 
 def gathered(frame: Frame, chunks: list[pa.Table]) -> tuple[int, ...]:
     """Put chunks of rows into a frame, with every kind of identifier."""
-    return gather_customers(frame, chunks, Pseudonyms(b"k" * 32), kinds=COUNTED)
+    return gather_customers(frame, chunks, KEY, kinds=COUNTED)
 
 
 def shared(chunks: list[pa.Table]) -> list[pa.Table]:
@@ -107,3 +117,20 @@ def test_a_phone_or_email_of_more_than_twenty_is_a_placeholder() -> None:
             *(("phone", line) for line in lines),
             *(("email", line) for line in lines),
         ]
+
+
+def test_all_sightings_of_a_large_batch_are_saved(tmp_path: Path) -> None:
+    """They are sealed in portions of some thousand rows, of which none is lost or saved twice."""
+    bvns = [f"22{number:09d}" for number in range(40_000)]
+    with open_journal(tmp_path / "home") as journal, Frame(planning_queries()) as frame:
+        workspace = Workspace.of(tmp_path, "run", Sealer(b"s" * 32))
+        gathered(frame, [table([{"bvn": bvn} for bvn in bvns])])
+        count_shared(frame, workspace=workspace)
+        sightings = Sightings(journal)
+        for _ in range(2):  # a run that crashed saves them again
+            keep_sightings(workspace, sightings, batch="borrowers", at=1)
+        subjects = sorted(KEY.subject("bvn", bvn) for bvn in bvns)
+        for start in range(0, len(subjects), BLOCK):
+            some_subjects = subjects[start : start + BLOCK]
+            seen = sightings.seen_with("bvn", some_subjects, "another")
+            assert [each.identifier for each in seen] == some_subjects

@@ -15,6 +15,7 @@ from nightscreen.journal.schema import PASSING_TABLES
 from nightscreen.sandbox.people import account_of, ecosystem_of, karma_of
 from nightscreen.schemas.clock import system_clock, to_instant
 from nightscreen.schemas.errors import InputError, SettingsError
+from tests.kill.truth import wrong_statuses
 from tests.nights.standard import StandardNight
 from tests.screening import CONSENT, World, csv_rows, customer, days_ago
 
@@ -267,3 +268,10 @@ def test_a_run_belongs_to_its_input_and_rows_fed_back_to_its_batch(world: World)
     fixed = world.screen([broken | {"customer_id": "C6"}], batch="nightly")
     kinds = pq.read_table(fixed.folder / "changes.parquet")["kind"].to_pylist()
     assert kinds == ["new"]
+
+
+def test_lookups_are_written_in_any_portions(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each asks for its own customer, wherever a portion ends."""
+    monkeypatch.setattr("nightscreen.runs.screening_run._CONVERTED_AT_ONCE", 4)
+    night = world.screen([customer(number, **CONSENT) for number in range(1, 12)])
+    assert wrong_statuses(night.folder) == []
