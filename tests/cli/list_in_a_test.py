@@ -16,20 +16,19 @@ from tests.begun import begin_run
 from tests.results.enriched_in_a_test import enriched_row, listed, write_part
 from tests.results.nights_in_a_test import BATCH, Nights
 
-ROWS = [
-    enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),
-    enriched_row("=1+1", decision="review", reasons=["THIN_FILE"]),
-    enriched_row("C", decision="approve"),
-]
-
 
 def screened(tmp_path: Path) -> RunFolder:
     """Carry one night through and return its folder; HOME is `tmp_path / "home"`."""
     nights = Nights(tmp_path, now=system_clock())
     folder = nights.folder("run-1")
     begin_run(nights.journal, "run-1", batch=BATCH, folder=str(folder.path))
-    nights.night("run-1", *ROWS)
-    part = write_part(folder.path, ROWS)
+    rows = [
+        enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listed()),
+        enriched_row("=1+1", decision="review", reasons=["THIN_FILE"]),
+        enriched_row("C", decision="approve"),
+    ]
+    nights.night("run-1", *rows)
+    part = write_part(folder.path, rows)
     write_decisions(folder, [part], run_id="run-1", reasons={}, scratch=tmp_path)
     nights.journal.close()
     return folder
