@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal, NamedTupl
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from nightscreen.sandbox.fiction import SeededRandom
+from nightscreen.sandbox.fiction import SERVICE, SeededRandom
 from nightscreen.sandbox.ledger import PRICES
 
 if TYPE_CHECKING:
@@ -59,43 +59,15 @@ class Fault(NamedTuple):
     """One way for a call to fail; what happens then stands in `docs/sandbox.md`."""
 
     name: str  # its name on the control surface
-    after: bool  # whether the call is processed, and charged if it hits, before it fails
     status: int  # HTTP status sent, 0 for none
+    after: bool = False  # whether the call is processed, and charged if it hits, before it fails
+    test_mode: str = ""  # the test mode in which it answers
+    failure: str = ""  # message of a failure that is answered as JSON
+    refusal: str = ""  # message where the account is refused
+    null_data: bool = False  # whether the refusal has `data`, which is null
 
 
-_BEFORE, _AFTER = False, True
-FAULTS: Final = {
-    fault.name: fault
-    for fault in (
-        Fault("slow", _AFTER, 200),
-        Fault("http_429", _BEFORE, 429),
-        Fault("http_500", _BEFORE, 500),
-        Fault("http_502", _BEFORE, 502),
-        Fault("http_503", _BEFORE, 503),
-        Fault("http_504", _BEFORE, 504),
-        Fault("cut_before_charge", _BEFORE, 0),
-        Fault("cut_after_charge", _AFTER, 0),
-        Fault("truncated", _AFTER, 200),
-        Fault("unreadable", _AFTER, 200),
-        Fault("no_data", _BEFORE, 200),
-        Fault("timeout", _AFTER, 0),
-        Fault("timeout_before_charge", _BEFORE, 0),
-        Fault("http_500_after_charge", _AFTER, 500),
-        Fault("http_502_after_charge", _AFTER, 502),
-        Fault("http_504_after_charge", _AFTER, 504),
-        Fault("mock_response", _BEFORE, 200),
-        Fault("empty_object", _BEFORE, 200),
-        Fault("denied", _BEFORE, 403),
-        Fault("unpriced", _BEFORE, 500),
-        Fault("low_wallet", _BEFORE, 402),
-        Fault("foreign_404", _BEFORE, 404),
-        Fault("redirect", _BEFORE, 302),
-        Fault("huge", _AFTER, 200),
-        Fault("not_offered", _BEFORE, 500),
-        Fault("mock_message", _BEFORE, 200),
-    )
-}
-"""Every fault, in the order of its row among the test identifiers."""
+FAULTS: Final = {name: Fault(name, **row) for name, row in SERVICE["faults"].items()}
 
 
 def one_of(known: Iterable[str], what: str) -> AfterValidator:

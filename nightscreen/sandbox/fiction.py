@@ -1,6 +1,7 @@
 """Material for made-up lives: repeatable draws, words, banks and account numbers.
 
-The words are in `fiction.toml`. Other modules decide who gets which, and how often.
+The words are in `fiction.toml`. Other modules decide who gets which, and how often. The service's
+own tables are in `service.toml`.
 """
 
 from __future__ import annotations
@@ -15,9 +16,13 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-FICTION: Final[dict[str, Any]] = tomllib.loads(
-    Path(__file__).with_name("fiction.toml").read_text("utf-8")
-)
+
+def _tables(name: str) -> dict[str, Any]:
+    return tomllib.loads(Path(__file__).with_name(name).read_text("utf-8"))
+
+
+FICTION: Final = _tables("fiction.toml")
+SERVICE: Final = _tables("service.toml")
 ENGLISH: Final = {kind: words.split() for kind, words in FICTION["english"].items()}
 """Given names by `men` and `women`, which people of several parts of the country bear."""
 

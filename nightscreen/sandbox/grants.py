@@ -14,6 +14,7 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import urlsplit
 
+from nightscreen.sandbox.fiction import SERVICE
 from nightscreen.sandbox.test_identifiers import by_customer
 
 DEFAULT_CLIENT_ID: Final = "sandbox-client"
@@ -23,28 +24,8 @@ ACCESS_TOKEN_LIFETIME_S: Final = 300.0
 TOKEN_LENGTH: Final = 254
 _CODE_BYTES: Final = 30
 NOBODY: Final = ""  # the customer under whom refusals of unknown codes and tokens are counted
-SCOPES: Final = {
-    "transaction:list": "see the list of all your transactions",
-    "transaction:view": "see one transaction in detail",
-    "transaction:update": "change the note on a transaction",
-    "bank_account:list": "see the list of your bank accounts",
-    "bank_account:view": "see one bank account in detail",
-    "bank_account:add": "add a bank account",
-    "bank_account:update": "change a bank account",
-    "bank_account:delete": "remove a bank account",
-    "bank_account:sync": "synchronise a bank account with the bank",
-    "profile:view": "see your profile: name, email address and phone number",
-}
+SCOPES: Final[dict[str, str]] = SERVICE["scopes"]
 """The scopes, each in words that go on from "allow it to"."""
-REFUSALS: Final = {
-    "unknown_code": "Invalid authorization code",
-    "used_code": "Authorization code has already been used",
-    "expired_code": "Authorization code has expired",
-    "unknown_refresh": "Invalid refresh token",
-    "revoked_refresh": "Refresh token has been revoked",
-    "wrong_redirect_uri": "redirect_uri does not match the authorization request",
-}
-"""What the caller is told, by the outcome in one word."""
 
 
 def is_username(text: str) -> bool:
@@ -146,7 +127,7 @@ class Grants:
         If a code is used again, the tokens issued for it are revoked (OAuth 2.0, 4.1.2).
 
         Returns:
-            The grant and the access token; or None and a word of `REFUSALS`.
+            The grant and the access token; or None and the outcome of the refusal.
         """
         grant, why = self._by_secret.get(secret), ""
         if grant is None or secret != grant.code:

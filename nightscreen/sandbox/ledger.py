@@ -13,27 +13,10 @@ from typing import Annotated, Final, NamedTuple
 
 from pydantic import Field
 
+from nightscreen.sandbox.fiction import SERVICE
+
 MICROS: Final = 1_000_000
-PRICES: Final = {
-    "karma": 10 * MICROS,
-    "ecosystem": 25 * MICROS,
-    "bank_account": 10 * MICROS,
-    "selfie": 30 * MICROS,
-    "bvn_start": 0,
-    "bvn_finish": 20 * MICROS,
-    # area A
-    "aggregator_auth": 0,
-    "aggregator_transactions": 0,
-    "aggregator_transaction_view": 0,
-    "aggregator_transaction_update": 0,
-    "aggregator_bank_account_list": 0,
-    "aggregator_bank_account_view": 0,
-    "aggregator_bank_account_add": 0,
-    "aggregator_bank_account_update": 0,
-    "aggregator_bank_account_delete": 0,
-    "aggregator_bank_account_sync": 0,
-    "aggregator_profile_view": 0,
-}
+PRICES: Final[dict[str, int]] = {name: naira * MICROS for name, naira in SERVICE["prices"].items()}
 Amount = Annotated[Decimal, Field(ge=0, max_digits=27, decimal_places=6)]
 """Naira, no finer than a millionth."""
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pydantic import BaseModel, Field, create_model
 
 from nightscreen.sandbox import people, test_identifiers
-from nightscreen.sandbox.grants import NOBODY, REFUSALS
+from nightscreen.sandbox.fiction import SERVICE
+from nightscreen.sandbox.grants import NOBODY
 from nightscreen.sandbox.loan_book import PRODUCTS, Loan, magic_person
 from nightscreen.sandbox.otp import masked_contact, registered_contact
 from nightscreen.sandbox.people import ACCOUNT_DIGITS, BANK_CODE_DIGITS, BVN_DIGITS, is_digits
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
     from nightscreen.sandbox.transactions import Owner
 
 Work = Callable[[Call], Answer]
+
+_REFUSALS: Final[dict[str, str]] = SERVICE["refusals"]
+"""What the caller is told where a code, token or password is refused, by outcome."""
 
 OPERATIONS: Final[list[Operation]] = []
 """Every operation, in the order in which addresses are tried."""
@@ -79,11 +83,6 @@ _FORMS: Final = {
     "bank_code": (BANK_CODE_DIGITS, "Enter a valid bank code."),
 }
 """How many digits a field has, and what the service says where it has not."""
-_OTP_REFUSALS: Final = {
-    "not_started": "Please call initialize",
-    "otp_expired": "OTP has expired",
-    "wrong_otp": "Wrong OTP entered",
-}
 _SAMPLE: Final = test_identifiers.by_word("listed")
 _SAMPLE_DOMAIN: Final = "0zspgifzbo.ga"
 """The identity of the sample karma record, whatever was asked."""
@@ -209,8 +208,8 @@ def _bvn_finish(call: Call) -> Answer:
     """Check the one-time password and return the record, in one of its three shapes."""
     bvn, sandbox = call.identity, call.sandbox
     word = sandbox.otps.give(bvn, call.fields["otp"], sandbox.now())
-    if word in _OTP_REFUSALS:
-        return Answer.error(word, _OTP_REFUSALS[word])
+    if word in _REFUSALS:
+        return Answer.error(word, _REFUSALS[word])
     person = sandbox.planted.person(bvn)
     row = test_identifiers.by_bvn(bvn)
     shape: str = (row and row.finish) or sandbox.manners.bvn_finish
@@ -364,7 +363,7 @@ def _auth(call: Call) -> Answer:
     ask = grants.refresh if refreshes else grants.exchange
     grant, token = ask(given["code"], given["redirect_uri"], now)
     if grant is None:
-        return Answer.error(token, REFUSALS[token])
+        return Answer.error(token, _REFUSALS[token])
     told = token, grant.customer, " ".join(grant.scopes)
     if refreshes:
         return _tokens("refreshed", *told)

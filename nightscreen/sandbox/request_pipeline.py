@@ -43,23 +43,6 @@ _NO_KEY: Final = {
 }
 """Both texts recorded, by the switch `missing_key_text`."""
 UNAUTHORISED: Final = "You are not authorized to access this service."
-_REFUSALS: Final[dict[str, tuple[str, object]]] = {
-    "denied": ("Access denied. You do not have permission to access this resource.", ABSENT),
-    "unpriced": ("We could not find a matching price definition for your request.", None),
-    "not_offered": ("The specified service does not exist.", None),
-    "low_wallet": ("Insufficient balance", None),
-}
-"""Message and data of what is refused for the account's sake, by fault."""
-_FAILURES: Final = {
-    _TOO_MANY: "Too many requests",
-    500: "Something went wrong, please try again",
-}
-_SAMPLES: Final = {
-    "empty_object": "empty",
-    "mock_response": "mock-response",
-    "mock_message": "message",
-}
-"""Faults that answer as a test mode does."""
 TEST_MODE_TEXT: Final = (
     "This is a test mode response. Your app is in test mode. Switch to live mode for real answers."
 )
@@ -244,18 +227,18 @@ class Call:
     def _failing(self, fault: Fault) -> Answer:
         """Answer as a fault does that has an answer of its own, or none at all; it is free."""
         name, status, sandbox = fault.name, fault.status, self.sandbox
-        if name in _SAMPLES:
-            return self._in_test_mode(_SAMPLES[name])
-        if name in _REFUSALS:
-            text, data = _REFUSALS[name]
-            return self._metered(Answer.error(name, text, status, data))
+        if fault.test_mode:
+            return self._in_test_mode(fault.test_mode)
+        if fault.refusal:
+            data = None if fault.null_data else ABSENT
+            return self._metered(Answer.error(name, fault.refusal, status, data))
         if name == "no_data":
             return self._metered(Answer("fault", "Successful"))
         if status == 0:
             silent = name.startswith("timeout")
             return Answer("fault", way="cut", silence_s=sandbox.manners.silence_s * silent)
-        if status in _FAILURES:
-            answer = Answer.error("fault", _FAILURES[status], status)
+        if fault.failure:
+            answer = Answer.error("fault", fault.failure, status)
             wait = (b"retry-after", f"{sandbox.faults.retry_after_s:g}".encode())
             answer.headers = (wait,) if status == _TOO_MANY else ()
             return answer

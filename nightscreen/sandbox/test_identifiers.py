@@ -1,4 +1,4 @@
-"""Test identifiers: values that determine their outcome or fault, in two tables.
+"""Test identifiers: values that determine their outcome or fault, in two tables of `service.toml`.
 
 Every row of the first has a two-digit code. The same code makes a BVN (`229990000` and the code), a
 phone (`+23480999000` and the code), an account number (`9990000` and the code, then the check digit
@@ -15,7 +15,7 @@ from math import inf
 from typing import Any, Final
 
 from nightscreen.sandbox.faults import FAULTS
-from nightscreen.sandbox.fiction import account_number
+from nightscreen.sandbox.fiction import SERVICE, account_number
 
 BANK_CODE: Final = "058"
 _AUTH: Final = "aggregator_auth"
@@ -63,7 +63,7 @@ class MagicPerson(MagicCustomer):
     loan: str = "approved"  # fate of a loan: see `loan_book.fate_of`
 
 
-def _person(code: int, word: str, **unusual: Any) -> MagicPerson:  # noqa: ANN401 - fields of a row
+def _person(word: str, code: int, **unusual: Any) -> MagicPerson:  # noqa: ANN401 - fields of a row
     """Make a row; its code is the two digits at the end of its BVN, phone and account serial."""
     serial = int(f"9990000{code:02d}")
     return MagicPerson(
@@ -78,37 +78,13 @@ def _person(code: int, word: str, **unusual: Any) -> MagicPerson:  # noqa: ANN40
 
 
 TABLE: Final = (
-    _person(0, "clear"),
-    _person(1, "listed", listed=True),
-    _person(2, "mismatch", account="other"),
-    _person(3, "missing-account", account="missing"),
-    _person(4, "history", history="bad"),
-    _person(5, "no-history", history="none"),
-    _person(6, "no-match", likeness="no_match"),
-    _person(7, "unsure", likeness="unsure"),
-    _person(8, "nobody", account="missing", history="none", likeness="unknown", bvn_known=False),
-    _person(9, "accounts", finish="accounts"),
-    _person(40, "otp-never", otp="never"),
-    _person(41, "otp-late", otp="late"),
-    _person(42, "unreachable", otp="unreachable"),
-    _person(43, "details", finish="details"),
-    _person(44, "watchlisted", watchlisted=True),
-    _person(45, "incomplete", incomplete=True),
-    _person(46, "finish-in-doubt", fault="cut_after_charge", only="bvn_finish"),
-    _person(47, "start-in-doubt", fault="cut_after_charge", only="bvn_start"),
-    _person(48, "together", finish="together"),
-    _person(50, "loan-rejected", loan="rejected"),
-    _person(51, "loan-running", loan="running"),
-    _person(52, "loan-never", loan="never"),
-    _person(53, "loan-cancelled", loan="cancelled"),
-    _person(54, "loan-stuck", loan="stuck"),
+    *(_person(word, **row) for word, row in SERVICE["magic_people"].items()),
     # a fault's row is listed and has a bad history, so that what comes after the work is charged
     *(
-        _person(number, name.replace("_", "-"), listed=True, history="bad", fault=name)
-        for number, name in enumerate(FAULTS, 10)
+        _person(name.replace("_", "-"), code, listed=True, history="bad", fault=name)
+        for code, name in enumerate(FAULTS, 10)
     ),
 )
-"""Codes from 0 choose outcomes, from 10 faults, from 40 BVN consents, from 50 loans."""
 
 _BY_WORD: Final = {row.word: row for row in TABLE}
 _BY_SERIAL: Final = {f"{row.serial:09d}": row for row in TABLE}
@@ -144,14 +120,8 @@ def by_karma_identity(identity: str) -> MagicPerson | None:
     return by_account(number) if number and bank_code.isdigit() else by_bvn(identity)
 
 
-CUSTOMERS: Final = (
-    *map(MagicCustomer, ("state-changed", "state-lost", "scope-missing", "code-used")),
-    *map(MagicCustomer, ("code-expired", "refresh-revoked", "never-valid")),
-    MagicCustomer("exchange-lost", "cut_after_charge", _AUTH, 1),
-    MagicCustomer("auth-fails-twice", "http_503", _AUTH, 2),
-    *map(MagicCustomer, ("malformed-record", "ten-thousand", "no-transactions", "short-answer")),
-    *map(MagicCustomer, ("empty-answer", "null-answer", "no-ids", "twins", "repeats", "shuffled")),
-    *map(MagicCustomer, ("number-amounts", "extra-fields", "list-elsewhere", "renamed-fields")),
+CUSTOMERS: Final = tuple(
+    MagicCustomer(word, **row) for word, row in SERVICE["magic_customers"].items()
 )
 _BY_EMAIL: Final[dict[str, MagicCustomer]] = {row.email: row for row in (*TABLE, *CUSTOMERS)}
 _ORDINARY: Final = MagicCustomer("")

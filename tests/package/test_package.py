@@ -27,6 +27,7 @@ WANTED = [
     "data/names/families.csv",
     "sandbox/__main__.py",
     "sandbox/fiction.toml",
+    "sandbox/service.toml",
 ]
 """What a run, a deployment or the demo reads, and a program that type-checks against us."""
 BUILD = """
