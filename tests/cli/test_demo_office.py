@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import httpx
 
@@ -18,9 +18,6 @@ from nightscreen.sandbox.app import application
 from nightscreen.sandbox.state import Sandbox
 from nightscreen.schemas.clock import DAY_MICROS, spending_day
 from nightscreen.schemas.contests import Contest, ContestState, PolicyState
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NIGHTS = 2
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from html import unescape
+from typing import Any
+
+import httpx
+import pytest
 
 from nightscreen.desk.customer import LARGEST_ATTACHMENT
 from nightscreen.journal.audit import AuditQuery
@@ -17,15 +22,9 @@ from nightscreen.privacy.lookup_subject import lookup_subject
 from nightscreen.privacy.subject_access import access_page, gather
 from nightscreen.schemas.cases import CaseAttachment, CaseComment
 from nightscreen.schemas.errors import JournalBusyError
+from tests.desk.office import Browser, Office
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    import httpx
-    import pytest
-
-    from tests.desk.office import Browser, Office
-
+NAMED = "clearance <b>.pdf"
 LETTER = b"%PDF-1.7\nThe loan was settled in May.\n%%EOF"
 AT = "/customers/C3"
 KEPT = re.compile(rf'href="({AT}/attachments/[^"]+)">([^<]+)<')
@@ -46,7 +45,10 @@ def kept(bank: Office) -> tuple[int, int]:
 
 
 def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office) -> None:
-    """Whatever its name says, it bears the ending of its bytes; no browser shows or guesses it."""
+    """Whatever its name says, it bears the ending of its bytes; no browser shows or guesses it.
+
+    Subject access has the words and the file; an erasure takes both.
+    """
     ada = bank.browser("analyst", name="Ada")
     assert comment(ada, "Called; she brings a letter.").status_code == 303
     comment(ada, "The letter.", ("../clearance <b>.html", LETTER))
@@ -54,7 +56,7 @@ def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office
     assert "<blockquote>Called; she brings a letter.</blockquote><p class" in page
     assert "Add comment" not in page
     ((address, name),) = KEPT.findall(page)
-    assert name == "clearance &lt;b&gt;.pdf"
+    assert unescape(name) == NAMED
     given = ada.get(address)
     assert given.content == LETTER
     assert given.headers["content-disposition"].startswith("attachment; ")
@@ -66,6 +68,19 @@ def test_attachment_is_kept_sealed_and_given_back_to_be_saved_alone(bank: Office
     assert seen <= {
         each["action"] for each in bank.context.audit.find(AuditQuery(customer_id="C3"))
     }
+    comment(ada, "Another's", at="/customers/C4")
+    journal = bank.journal
+    (person,) = lookup_subject(journal, "C3")
+    held = gather(journal, [person], bank.settings.retention)
+    (_, said), (file,) = held["comments"], held["attachments"]
+    assert (said["text"], said["by"], said["file_name"]) == ("The letter.", "Ada", NAMED)
+    content = b64encode(LETTER).decode()
+    assert file["content"] == content
+    assert f"data:application/pdf;base64,{content}" in access_page(held)
+    document = explain(journal, person)
+    assert [each["text"] for each in document["comments"]][1:] == ["The letter."]
+    Erasures(journal).erase(ErasedPseudonyms(customers=[person.pseudonym]))
+    assert kept(bank) == (1, 0)
 
 
 def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
@@ -93,25 +108,6 @@ def test_comments_are_seen_by_branch_and_right(bank: Office) -> None:
         assert browser.get(address).status_code == 403
         assert comment(browser, "Mine").status_code == 403
     assert kept(bank) == (1, 1)
-
-
-def test_comments_go_with_the_customer_who_is_shown_them(bank: Office) -> None:
-    """Subject access has the words and the file; an erasure takes both."""
-    ada = bank.browser("analyst", name="Ada")
-    comment(ada, "The letter.", ("letter.pdf", LETTER))
-    comment(ada, "Another's", at="/customers/C4")
-    journal = bank.journal
-    people = lookup_subject(journal, "C3")
-    held = gather(journal, people, bank.settings.retention)
-    ((said,), (file,)) = held["comments"], held["attachments"]
-    assert (said["text"], said["by"], said["file_name"]) == ("The letter.", "Ada", "letter.pdf")
-    content = b64encode(LETTER).decode()
-    assert file["content"] == content
-    assert f"data:application/pdf;base64,{content}" in access_page(held)
-    document = explain(journal, people[0])
-    assert [each["text"] for each in document["comments"]] == ["The letter."]
-    Erasures(journal).erase(ErasedPseudonyms(customers=[people[0].pseudonym]))
-    assert kept(bank) == (1, 0)
 
 
 def test_comment_waits_once_for_a_busy_journal(

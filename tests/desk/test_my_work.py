@@ -6,13 +6,15 @@ import re
 from datetime import date, timedelta
 from decimal import Decimal
 from html import unescape
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
 
 from nightscreen.desk.rows import rows_of_run
 from nightscreen.journal.actor import Actor
 from nightscreen.journal.audit import AuditQuery
+from nightscreen.journal.runs import RunRecord
 from nightscreen.privacy.contests import list_contests, open_contest
 from nightscreen.privacy.explaining import explain
 from nightscreen.privacy.lookup_subject import lookup_subject
@@ -21,14 +23,9 @@ from nightscreen.results.final_decision import final_columns
 from nightscreen.schemas.clock import instant_text
 from nightscreen.schemas.contests import ContestOutcome
 from tests.desk.conftest import borrowers
+from tests.desk.office import Browser, Office
 from tests.desk.test_money import taken
 from tests.screening import World
-
-if TYPE_CHECKING:
-    import httpx
-
-    from nightscreen.journal.runs import RunRecord
-    from tests.desk.office import Browser, Office
 
 ROW = re.compile(r'<tr><th scope="row"><a href="/customers/([^"?]+)\?run=.*?</tr>', re.DOTALL)
 WHOSE = re.compile(r'data-head="Whose">([^<]*)<')
@@ -83,7 +80,10 @@ def saved(bank: Office, who: str) -> list[tuple[str, str, str]]:
 
 
 def test_list_holds_who_needs_somebody_and_take_makes_a_case_mine(bank: Office) -> None:
-    """One line each with name, reason, exposure and due day; once taken, mine, and back again."""
+    """One line each with name, reason, exposure and due day; once taken, mine, and back again.
+
+    One that waits leaves the list with whom it waits for, and stands on it again from its day on.
+    """
     ada, bem = bank.browser("analyst", name="Ada"), bank.browser("analyst", name="Bem")
     everybody = needing(bank)
     assert list(work(ada)) == everybody[:40]
@@ -106,6 +106,15 @@ def test_list_holds_who_needs_somebody_and_take_makes_a_case_mine(bank: Office) 
     assert do(ada, "back", third).status_code == 303
     assert work(bem)[third] == "nobody"
     assert [each for each in bank.actions() if "case" in each] == ["case taken", "case given back"]
+    first, day = everybody[0], date.today() + timedelta(days=5)  # noqa: DTZ011 - days are whole
+    do(ada, "take", first)
+    for until, waits_for in (("2020-01-01", "customer"), ("", "customer"), (f"{day}", "nobody")):
+        assert do(ada, "wait", first, until=until, waits_for=waits_for).status_code == 400
+    assert do(ada, "wait", first, until=f"{day}", waits_for="reporter").status_code == 303
+    assert first not in work(ada)
+    assert work(ada, "?whose=waiting")[first].startswith("you, waiting for the reporter until")
+    entry = bank.context.audit.find(AuditQuery(action="case waits"))[0]
+    assert (entry["customer_id"], entry["detail"]["waits_for"]) == (first, "reporter")
     bank.clock.forward(days=2, hours=1)
     later = bank.browser("analyst", name="Chi")
     page = later.get("/decisions").text
@@ -113,6 +122,8 @@ def test_list_holds_who_needs_somebody_and_take_makes_a_case_mine(bank: Office) 
     assert "overdue since" not in page
     bank.clock.forward(days=2)
     assert "overdue since" in bank.browser("analyst", name="Dan").get("/decisions").text
+    bank.clock.forward(days=2)
+    assert work(bank.browser("analyst", name="Late"), "?whose=others")[first] == "Ada"
 
 
 def test_part_of_a_batch_leaves_the_rest_of_the_list_as_it_was(bank: Office) -> None:
@@ -155,26 +166,6 @@ def test_two_on_one_case_learn_of_each_other_and_nothing_typed_is_lost(bank: Off
     late = review(bem, second, newest_review="")
     assert (late.status_code, "Somebody reviewed this customer" in late.text) == (409, True)
     assert [by for by, _, _ in saved(bank, second)] == ["Ada"]
-
-
-def test_waiting_case_comes_back_on_its_day(bank: Office) -> None:
-    """It leaves the list with whom it waits for, and stands on it again from that day on."""
-    ada = bank.browser("analyst", name="Ada")
-    first = needing(bank)[0]
-    do(ada, "take", first)
-    day = date.today() + timedelta(days=5)  # noqa: DTZ011 - days are whole
-    for until, waits_for in (("2020-01-01", "customer"), ("", "customer"), (f"{day}", "nobody")):
-        answer = do(ada, "wait", first, until=until, waits_for=waits_for)
-        assert answer.status_code == 400
-    waits = do(ada, "wait", first, until=f"{day}", waits_for="reporter")
-    assert waits.status_code == 303, waits.text
-    assert first not in work(ada)
-    said = work(ada, "?whose=waiting")[first]
-    assert said.startswith("you, waiting for the reporter until")
-    bank.clock.forward(days=6)
-    assert work(bank.browser("analyst", name="Late"), "?whose=others")[first] == "Ada"
-    entry = bank.context.audit.find(AuditQuery(action="case waits"))[0]
-    assert (entry["customer_id"], entry["detail"]["waits_for"]) == (first, "reporter")
 
 
 def test_work_is_shared_out_and_handed_over(bank: Office) -> None:
