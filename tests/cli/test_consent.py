@@ -171,7 +171,6 @@ def test_whole_address_of_a_redirect_is_understood(
 def test_whoever_is_pulled_without_a_usable_consent_is_told_by_place(
     here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What to do next is said, and no id stands in the message."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
     lender = Lender(folder)
     lender.consent(["LIVE-1", "BACK-2"])

@@ -406,7 +406,6 @@ def test_a_flow_that_is_called_from_python_has_a_server_with_a_login(
 
 
 def test_a_temporary_server_that_dies_is_not_waited_for(tmp_path: Path) -> None:
-    """One line says so at once, and how to see why."""
     temporary_server.begin(tmp_path)
     temporary_server._servers[-1].process.kill()
     temporary_server._servers[-1].process.wait()
@@ -479,7 +478,6 @@ sys.stdin.read()
 
 @pytest.mark.parametrize("state", ["loads", "serves"])
 def test_a_killed_command_leaves_no_process(tmp_path: Path, state: str) -> None:
-    """The server ends, however far it is."""
     mark = secrets.token_hex(8)
     command = [sys.executable, "-c", BEGINS_SERVER, str(tmp_path / "home"), state]
     env = {**surroundings(tmp_path), MARK: mark}

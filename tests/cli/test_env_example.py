@@ -40,7 +40,6 @@ def test_every_setting_is_listed_under_a_sentence_with_its_default(
 def test_init_gives_a_folder_what_it_needs_and_keeps_what_it_has(
     here: Here, tmp_path: Path
 ) -> None:
-    """A `.env` that holds a key stays as it is."""
     folder = tmp_path / "nights"
     folder.mkdir()
     (folder / ".env").write_text("NIGHTSCREEN_API_KEY=mine\n")

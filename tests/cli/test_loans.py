@@ -18,7 +18,6 @@ from tests.services import EngineServer
 
 
 def test_products_are_a_table_for_people(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line a product, a heading above; the service is asked once."""
     products = RECORDED["loan_products_listed"]
     with answering_as_in(products) as (address, sent):
         monkeypatch.setenv("NIGHTSCREEN_BASE_URL", address)

@@ -89,7 +89,6 @@ def test_the_list_of_commands_is_told_in_whole_sentences(here: Here) -> None:
 
 
 def test_a_shell_is_offered_what_fits(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also below a group, by the script that was installed."""
     monkeypatch.setenv("_NIGHTSCREEN_COMPLETE", "complete_bash")
     monkeypatch.setenv("COMP_WORDS", "nightscreen journal in")
     monkeypatch.setenv("COMP_CWORD", "2")

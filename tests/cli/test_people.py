@@ -78,7 +78,6 @@ MISUSED: tuple[tuple[tuple[str, ...], str, str], ...] = (
 
 
 def test_bad_usage_and_unknown_people_remove_nothing(listed: Path, here: Here) -> None:
-    """Each is told what to write instead; nobody is named who is not known."""
     for arguments, given, says in MISUSED:
         ended = here(*arguments, given=given)
         assert (ended.status, says in ended.err) == (2, True), (arguments, ended.err)
@@ -152,7 +151,6 @@ def test_a_decision_is_explained_on_the_terminal(listed: Path, here: Here) -> No
 
 @pytest.mark.usefixtures("listed")
 def test_subject_access_writes_two_private_files(tmp_path: Path, here: Here) -> None:
-    """HTML and JSON, for their owner alone, named without the customer."""
     found = here("subject-access", "0007", "--output", str(tmp_path / "access"), "--json")
     assert found.status == 0
     files = sorted((tmp_path / "access").iterdir())
@@ -173,7 +171,6 @@ def test_a_journal_that_vanished_is_not_called_one_that_was_never_made(
 
 
 def test_the_papers_are_printed_or_written(here: Here, folder: Path) -> None:
-    """Without a service or journal; nothing is made under HOME."""
     printed = here("privacy", "record")
     assert printed.status == 0
     assert printed.out.startswith("# Record of processing")

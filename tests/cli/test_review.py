@@ -42,7 +42,6 @@ def test_a_filled_workbook_comes_back(listed: Path, here: Here) -> None:
 
 
 def test_a_csv_that_was_rearranged_comes_back(listed: Path, here: Here) -> None:
-    """Other separator and order of columns, blank lines, a mark at the start."""
     rows = csv_rows(listed / "decisions.csv")
     names = list(reversed(rows[0]))
     returned = listed / "returned.csv"
@@ -88,7 +87,6 @@ def test_mistakes_are_listed_and_nothing_is_imported(listed: Path, here: Here) -
 @pytest.mark.skipif(SPREADSHEET is None, reason="no LibreOffice on this machine")
 @pytest.mark.parametrize("form", ["xlsx", "csv"])
 def test_libreoffice_opens_saves_and_gives_it_back(listed: Path, here: Here, form: str) -> None:
-    """A real spreadsheet program reads the list as written, and what it saves can be imported."""
     fill(listed / "decisions.xlsx", REVIEWED)
     book = openpyxl.load_workbook(listed / "decisions.xlsx")
     for name in ("Summary", "Details"):

@@ -47,7 +47,6 @@ BEGINNINGS: dict[str, Callable[[Path], bool]] = {
 def test_an_interrupt_before_anything_is_asked_ends_in_one_line(
     moment: str, tmp_path: Path, env: dict[str, str]
 ) -> None:
-    """While checking, while the temporary server starts: no traceback, nothing spent."""
     own = {name: value for name, value in env.items() if name != "PREFECT_API_URL"}
     child = subprocess.Popen(
         [COMMAND, "screen", "batch.csv"],

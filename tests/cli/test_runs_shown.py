@@ -25,7 +25,6 @@ def home(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_a_killed_run_of_any_kind_names_its_own_command(home: Path, here: Here) -> None:
-    """Not that of screening for all."""
     for flow, command in COMMANDS.items():
         folder = str(home.parent / "out" / flow)
         with open_journal(home) as journal:

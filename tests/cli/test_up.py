@@ -68,7 +68,6 @@ def started(
 
 
 def test_what_a_killed_process_has_started_ends_too(tmp_path: Path) -> None:
-    """Children of children too, and a child that heeds nothing."""
     script = textwrap.dedent(
         """
         import subprocess, sys, time

@@ -149,7 +149,6 @@ def test_quarantine_is_a_table_with_the_reason_at_each_cell(bank: Office) -> Non
 
 
 def test_two_presses_at_once_screen_the_rows_once(bank: Office) -> None:
-    """The second finds that its rows were sent already: nobody is asked about twice."""
     at = run_of(bank)
     both = [bank.browser("analyst", name=name) for name in ("Ada", "Bem")]
     with ThreadPoolExecutor(2) as pool:

@@ -38,7 +38,6 @@ def two_desks(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[
 
 
 def test_two_desks_over_one_journal_are_one_desk(two_desks: tuple[Office, Office]) -> None:
-    """Users, sessions, cases, wrong passwords and the audit are the same at both."""
     one, two = two_desks
     ada = one.browser("administrator", "analyst", name="Ada")
     there = two.browser()
@@ -82,7 +81,6 @@ def test_looking_writes_nothing_but_the_audit(office: Office) -> None:
 
 
 def test_write_waits_for_a_busy_journal_a_second_and_says_so(tmp_path: Path) -> None:
-    """What is only read is shown; nothing is saved by halves."""
     with Office(tmp_path, busy_timeout_s=WRITE_WAIT_S) as office:
         admin = office.browser("administrator", name="Ada")
         office.clock.forward(minutes=2)

@@ -116,7 +116,6 @@ def test_audit_is_taken_out_by_pseudonym_with_the_marks_of_its_chain(bank: Offic
 
 
 def test_an_invoice_below_the_reservation_takes_two_people(office: Office) -> None:
-    """Who entered it cannot confirm it; then the counters agree."""
     begin_run(office.journal, "run-1")
     usual, pair = reserve(office.journal, 1, 2)
     odd = replace(ended(pair, cost=ODD), named_micro=ODD, outcome=Outcome.LISTED.value)

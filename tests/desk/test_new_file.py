@@ -312,7 +312,6 @@ def sheet_book() -> bytes:
 
 
 def test_another_sheet_is_shown_before_it_is_screened(office: Office) -> None:
-    """Its own headings are shown; the run reads the sheet that was chosen."""
     browser = office.browser("analyst")
     address = bring(browser, sheet_book()).headers["location"]
     page = browser.get(address).text
@@ -331,7 +330,6 @@ def test_another_sheet_is_shown_before_it_is_screened(office: Office) -> None:
 
 
 def test_rows_of_one_customer_are_merged_where_that_is_chosen(office: Office) -> None:
-    """The page counts customers then, and no row is refused as a repeat."""
     browser = office.browser("analyst")
     row = f"K-1,{customer(1)['bvn']},500"
     data = f"customer_id,bvn,exposure\n{row}\n{row}\n".encode()
@@ -347,7 +345,6 @@ def test_rows_of_one_customer_are_merged_where_that_is_chosen(office: Office) ->
 
 
 def test_preview_shows_values_as_they_were_understood(office: Office) -> None:
-    """A phone in its own form, an amount in digits; what cannot be read is struck out."""
     browser = office.browser("analyst")
     data = (
         b"customer_id,phone,exposure,bank_name,Note\n"

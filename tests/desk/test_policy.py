@@ -172,7 +172,6 @@ NOT_PROPOSED: tuple[tuple[dict[str, str], str], ...] = (
 
 
 def test_what_cannot_be_proposed_says_why_and_keeps_what_was_typed(bank: Office) -> None:
-    """Nothing is written down."""
     browser = bank.browser("analyst")
     usual = fields(browser, version="2")
     for changed, says in NOT_PROPOSED:

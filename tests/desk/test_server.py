@@ -57,7 +57,6 @@ def test_desk_prints_the_link_that_makes_the_first_user(new: tuple[str, str]) ->
 def test_others_are_served_beside_connections_that_bring_no_whole_request(
     new: tuple[str, str],
 ) -> None:
-    """However many are held half open or drip, a page is given to whoever asks for it."""
     address = new[0]
     with httpx.Client(trust_env=False, timeout=60) as asking:
         for what, number, begins, drip in CROWDS:

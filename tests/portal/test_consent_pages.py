@@ -111,7 +111,6 @@ place of one letter that another takes the place of."""
 
 
 async def test_what_was_never_ours_exchanges_nothing(town: Town, visitor: Visitor) -> None:
-    """No state or code, another one, or one letter of it changed."""
     for name, (change, title) in ANSWERS.items():
         back = await visitor.decide(await visitor.depart(town.link().token))
         given = dict(change)
@@ -159,7 +158,6 @@ async def test_code_of_one_customer_never_counts_for_another(town: Town) -> None
 
 
 async def test_fewer_scopes_than_asked_are_told_and_kept_so(town: Town) -> None:
-    """What was not granted is named, and never used."""
     visitor = Visitor(town, "scope-missing@magic.example")
     told = await visitor.walk(town.link(LIST, VIEW).token)
     assert "What you did not allow" in told.text
@@ -187,7 +185,6 @@ async def test_each_error_of_the_screen_is_told(town: Town, visitor: Visitor) ->
 
 
 async def test_wrong_key_is_told_as_ours_to_mend(tmp_path: Path) -> None:
-    """The customer did everything right."""
     with Town(tmp_path, changes={"api_key": "another-key"}) as town:
         told = await Visitor(town).walk(town.link().token)
         assert (told.status_code, heading(told)) == (502, "Something is wrong on our side")

@@ -43,7 +43,6 @@ async def test_only_the_form_of_a_link_may_lead_away(town: Town, visitor: Visito
 async def test_fault_is_a_page_in_kind_words_and_a_line_without_a_person(
     town: Town, visitor: Visitor, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A traceback could show a customer's data."""
     token = town.link().token
 
     async def fails(*_: object) -> None:
@@ -72,7 +71,6 @@ WRONG: list[tuple[dict[str, str], str]] = [
 
 
 def test_wrong_settings_are_told_by_name(tmp_path: Path) -> None:
-    """Before anything listens."""
     for changes, told in WRONG:
         with pytest.raises(SettingsError, match=told):
             settings_in(tmp_path, **changes)

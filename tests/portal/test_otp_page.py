@@ -58,7 +58,6 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 
 
 async def test_wrong_password_is_told_beside_the_field_and_counted(desk: Desk) -> None:
-    """Three and no more; what was typed is never shown again."""
     wrong = "000000" if desk.otp != "000000" else "111111"
     for left in ("2 times", "once"):
         page = await desk.type(wrong)
@@ -99,7 +98,6 @@ async def test_right_password_confirms_and_what_cannot_be_one_is_not_sent(desk: 
 
 
 async def test_many_tries_a_minute_are_slowed(desk: Desk) -> None:
-    """Also those that are not sent."""
     for _ in range(TRIES_A_MINUTE):
         assert (await desk.type("12")).status_code == 422
     page = await desk.type("12")

@@ -107,7 +107,6 @@ async def test_bare_code_grants_what_is_named_and_never_what_nobody_knows(town: 
 
 
 async def test_what_surely_did_nothing_is_tried_again(town: Town) -> None:
-    """A connection that never was, and a refusal for want of room."""
     answers = (breaks(httpx.ConnectError), says(503, {"status": "error"}), says(200, TOKEN))
     assert await redeemed(town, answers) == ExchangeEnd.KEPT
     states = [state for _, state in town.calls()]

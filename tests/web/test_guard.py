@@ -177,7 +177,6 @@ NO_FORMS = (
 
 
 def test_forms_that_are_none_are_refused() -> None:
-    """Too large, not text, cut off, without a name: a sentence, and nothing is taken."""
     for kind, body, status in NO_FORMS:
         path = "/change" if kind is FORM else "/upload"
         answered, _, reached = send("POST", path, [HOST, kind], body)
@@ -189,7 +188,6 @@ def test_forms_that_are_none_are_refused() -> None:
 def test_the_log_names_the_page_and_nothing_that_was_sent(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Neither address nor query, form or host stands in it."""
     send("POST", "/change", [HOST, FORM], b"a=secret", b"b=secret")
     send("POST", "/secret", [HOST, FORM])
     send("POST", "/change", [HOST, FORM, (b"origin", b"https://secret.example")])
@@ -205,7 +203,6 @@ def test_the_log_names_the_page_and_nothing_that_was_sent(
 def test_client_that_hangs_up_within_a_form_is_no_fault_of_ours(
     path: str, kind: tuple[bytes, bytes], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its form did not arrive whole; nobody is woken by the log."""
     answered, _, reached = send("POST", path, [HOST, kind], PART, gone=True)
     assert (answered, reached) == (400, [])
     assert "fault" not in capsys.readouterr().err
