@@ -10,8 +10,13 @@ from typing import Protocol
 import pytest
 
 from nightscreen.cli import engine, entry
+from nightscreen.results.decision_list import write_decisions
+from nightscreen.schemas.clock import system_clock
+from tests.begun import begin_run
 from tests.cli.command import SERVICE, Ended
-from tests.cli.list_in_a_test import screened
+from tests.results.enriched_in_a_test import enriched_row, write_part
+from tests.results.enriched_in_a_test import listed as listing
+from tests.results.nights_in_a_test import BATCH, Nights
 
 
 class Here(Protocol):
@@ -59,4 +64,15 @@ def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
 def listed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of a screened night with its decision list; HOME is its journal's."""
     monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
-    return screened(folder).path
+    nights = Nights(folder, now=system_clock())
+    run = nights.folder("run-1")
+    begin_run(nights.journal, "run-1", batch=BATCH, folder=str(run.path))
+    rows = [
+        enriched_row("0007", decision="decline", reasons=["KARMA_DEFAULT"], **listing()),
+        enriched_row("=1+1", decision="review", reasons=["THIN_FILE"]),
+        enriched_row("C", decision="approve"),
+    ]
+    nights.night("run-1", *rows)
+    write_decisions(run, [write_part(run.path, rows)], run_id="run-1", reasons={}, scratch=folder)
+    nights.journal.close()
+    return run.path

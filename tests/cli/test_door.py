@@ -142,6 +142,11 @@ def test_nothing_is_listed_made_started_or_read_without_the_login(running: Runni
         assert allowed != "*"
 
 
+def typed(pid: int) -> list[bytes]:
+    """Return the words that a process was started with."""
+    return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+
+
 def listened(url: str, path: str, login: str) -> bool:
     """Return whether a websocket of the engine lets somebody in."""
     from websockets.exceptions import WebSocketException  # noqa: PLC0415 - only here
@@ -194,10 +199,9 @@ def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
     secret = running.login.partition(":")[2]
     having = {}
     for pid in bearing(running.mark):
-        place = Path("/proc") / str(pid)
-        words = (place / "cmdline").read_bytes().split(b"\0")
-        assert not any(secret.encode() in word for word in words)
-        having[b" ".join(words).decode()] = secret.encode() in (place / "environ").read_bytes()
+        assert not any(secret.encode() in word for word in typed(pid))
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        having[b" ".join(typed(pid)).decode()] = secret.encode() in environment
 
     def has(word: str) -> list[bool]:
         return [holds for line, holds in having.items() if word in line]
@@ -205,12 +209,8 @@ def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
     assert has("nightscreen.cli portal") == [False]
     for word in ("server start", "flows.served", "nightscreen.cli inbox", "nightscreen.cli desk"):
         assert any(has(word)), word
-    portal = next(
-        pid
-        for pid in bearing(running.mark)
-        if b"portal" in (Path("/proc") / str(pid) / "cmdline").read_bytes().split(b"\0")
-    )
-    given = (Path("/proc") / str(portal) / "environ").read_bytes()
+    portal = next(pid for pid in bearing(running.mark) if b"portal" in typed(pid))
+    given = Path(f"/proc/{portal}/environ").read_bytes()
     assert b"AUTH_STRING" not in given, "not even the login of another server"
     assert secret not in running.log.read_text()
     assert str(running.home.absolute() / "engine.login") in running.log.read_text()
@@ -228,11 +228,8 @@ def test_the_login_goes_to_those_who_need_it_alone(running: Running) -> None:
 def test_a_run_that_dies_has_crashed_and_takes_nothing_with_it(running: Running) -> None:
     """Each is a process of its own under a limit of memory; the next one is screened as ever."""
     found = asked(running.url, "GET", MORNING, running.login)[1]
-    (flows,) = [
-        pid
-        for pid in bearing(running.mark)
-        if b"nightscreen.flows.served" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-    ]
+    served = b"nightscreen.flows.served"
+    (flows,) = [pid for pid in bearing(running.mark) if served in typed(pid)]
 
     def start() -> str:
         path = f"/deployments/{found['id']}/create_flow_run"

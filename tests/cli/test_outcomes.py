@@ -11,18 +11,15 @@ from tests.results.loan_book_in_a_test import HEADINGS, Book, loan, year
 from tests.results.test_outcomes import BETTER
 
 
-@pytest.fixture
-def book(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Book:
-    """A lender whose journal is that of the settings."""
-    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
-    return Book(folder)
-
-
-def test_a_book_is_taken_in_and_reported(here: Here, book: Book) -> None:
+def test_a_book_is_taken_in_and_reported(
+    here: Here, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The import says what was tied and refused; the report, for people and programs, who paid.
 
     Nothing known is no table of zeros; where no row can be tied the quarantine is named.
     """
+    monkeypatch.setenv("NIGHTSCREEN_HOME", str(folder / "home"))
+    book = Book(folder)
     assert "nightscreen outcomes import" in here("outcomes", "report").out
     assert here("outcomes", "report", "--json").document == {"outcomes": None}
     nobody = here("outcomes", "import", str(book.write([loan("", book.today)], HEADINGS)))

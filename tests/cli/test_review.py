@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import shutil
 import subprocess
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,9 @@ from typing import Any
 import openpyxl
 import pytest
 
+from nightscreen.results.decision_files import PEOPLE
 from nightscreen.schemas.clock import LAGOS
 from tests.cli.conftest import Here
-from tests.cli.list_in_a_test import fill
 from tests.screening import csv_rows
 
 SPREADSHEET = shutil.which("soffice")
@@ -28,6 +29,16 @@ REVIEWED: dict[str, dict[str, Any]] = {
         "reviewed_at": TODAY,
     },
 }
+
+
+def fill(path: Path, words: Mapping[str, Mapping[str, Any]]) -> None:
+    """Write reviewers' cells into a workbook, by customer, as a person would."""
+    book = openpyxl.load_workbook(path)
+    for sheet in (book["Decisions"], book["Approved"]):
+        for row in sheet.iter_rows(min_row=2):
+            for name, value in words.get(str(row[0].value), {}).items():
+                sheet.cell(row[0].row or 0, PEOPLE.index(name) + 1, value)
+    book.save(path)
 
 
 def test_a_filled_workbook_comes_back(listed: Path, here: Here) -> None:

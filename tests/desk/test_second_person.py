@@ -72,7 +72,10 @@ def test_administrator_confirms_no_override_of_his_own_as_somebody_he_made(bank:
 
 
 def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> None:
-    """Not before the user signed in; then once, on Tonight, and the audit has it."""
+    """Not before the user signed in; then once, on Tonight, and the audit has it.
+
+    Without the second approver nobody is alone again: neither makes another nor decides own.
+    """
     ada, bem = two_approvers(office)
     page = ada.post("/users", do="add", name="Chi", role="analyst")
     assert "Confirm Chi" not in bem.get("/").text
@@ -87,6 +90,10 @@ def test_approver_who_did_not_see_the_link_wakes_the_rights(office: Office) -> N
     (entry,) = office.context.audit.find(AuditQuery(action="rights confirmed"))
     assert (entry["user"], entry["detail"]) == ("Bem", {"name": "Chi"})
     assert bem.post("/users/confirm", name="Chi").status_code == 403
+    assert ada.post("/users", do="change", name="Bem", role="auditor").status_code == 200
+    added(ada, "Eve", "approver")
+    assert not office.user("Eve").may("approve")
+    assert office.context.accounts.needs_two()
 
 
 def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
@@ -115,15 +122,6 @@ def test_second_approver_is_made_by_the_first_user_and_shown_for_seven_days(
     assert [each.name for each in office.context.accounts.made_alone()] == ["Bem"]
     office.clock.forward(hours=2)
     assert office.context.accounts.made_alone() == []
-
-
-def test_of_two_approvers_the_other_cannot_be_done_away_with(office: Office) -> None:
-    """Without the second one nobody is alone again: neither makes another nor decides own."""
-    ada, _bem = two_approvers(office)
-    assert ada.post("/users", do="change", name="Bem", role="auditor").status_code == 200
-    added(ada, "Eve", "approver")
-    assert not office.user("Eve").may("approve")
-    assert office.context.accounts.needs_two()
 
 
 def test_commands_obey_the_same_rules(
