@@ -368,9 +368,9 @@ def _foreign(request: Request) -> str:
     address, localhost or a bare name, as containers have, may not. A browser names the page in
     `Origin`.
     """
-    host = request.headers.get("host", "")
-    name = urlsplit(f"//{host}").hostname or ""
+    host, name = request.headers.get("host", ""), ""
     try:
+        name = urlsplit(f"//{host}").hostname or ""
         ip_address(name)
     except ValueError:
         if not name or "." in name:

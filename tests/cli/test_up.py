@@ -194,6 +194,26 @@ def test_everything_starts_is_used_and_goes(tmp_path: Path, number: signal.Signa
         assert process.returncode == 0
 
 
+@pytest.mark.engine
+@pytest.mark.long
+def test_a_killed_screening_leaves_no_server_of_its_own(tmp_path: Path) -> None:
+    """The temporary server ends with the command that started it."""
+    env = surroundings(tmp_path, **SERVICE)
+    env.pop("PREFECT_API_URL", None)
+    rows = "customer_id,bvn\n" + "".join(f"C{n},222123456{n:02}\n" for n in range(20))
+    (tmp_path / "customers.csv").write_text(rows)
+    screen = (COMMAND, "screen", "customers.csv", "--yes", "--checks", "karma")
+
+    with started(*screen, folder=tmp_path, env=env) as (process, mark, _log):
+        folder = tmp_path / ".nightscreen" / "prefect" / "temporary"
+        database = folder / "prefect.db"  # the server's first deed
+        until(lambda: database.exists() or process.poll() is not None)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        until(lambda: not bearing(mark))
+
+
 @pytest.mark.parametrize(("sound_s", "ends"), [(600.0, True), (0.0, False)])
 def test_ends_are_counted_together_only_where_they_follow_at_once(
     sound_s: float, monkeypatch: pytest.MonkeyPatch, *, ends: bool

@@ -253,9 +253,13 @@ def to_correct(office: Office) -> str:
 
 
 def screened(office: Office, rows: list[dict[str, str]] | None = None, **options: Any) -> Night:  # noqa: ANN401 - parameters of a run
-    """Screen a file, or what the desk has started, while the desk is closed."""
+    """Screen a file, or what the desk has started, while the desk is closed.
+
+    It is a second later at least: the ids of two runs of one second have no order.
+    """
     office.journal.close()
-    return World(office.folder).screen(rows, **options)
+    office.clock.forward(seconds=1)
+    return World(office.folder, clock=office.clock).screen(rows, **options)
 
 
 def test_values_not_understood_are_corrected_and_only_what_changes_is_asked(half: Office) -> None:
@@ -361,7 +365,7 @@ def test_a_total_or_a_row_that_came_twice_is_dismissed(bank: Office, refused: Pa
     for repeated in (extract()[7], extract()[7] | {"Remark": "changed"}):
         later = [extract()[0], *extract()[5:7], repeated]
         screened(bank, later, **given)
-        bank = Office(bank.folder)
+        bank = Office(bank.folder, bank.clock)
         browser = bank.browser("analyst", name=f"Bem {len(shown)}")
         page = browser.get(run_of(bank)).text
         assert ("dismissed</span> by Ada in" in page) is (not shown)

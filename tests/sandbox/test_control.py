@@ -92,6 +92,7 @@ FOREIGN: tuple[tuple[dict[str, str], int], ...] = (
     ({"host": "localhost:8800"}, 200),
     ({"host": "sandbox:8800"}, 200),
     ({"host": "[::1]:8800"}, 200),
+    ({"host": "[::1"}, 403),
 )
 
 
