@@ -167,6 +167,7 @@ class CallFigures:
         return sum(calls.in_doubt_micro for calls in self.checks.values())
 
 
+_MEMORY = "150MB"  # ten million calls fit by spilling; with 120 MB they do not
 _Names = tuple[list[str], list[str]]
 """The checks and the troubles of calls, in the order of their first appearance."""
 
@@ -184,7 +185,7 @@ def write_calls(
     The numbers of calls that do not fit the memory are written into `spill`.
     """
     names: _Names = [], []
-    with Frame(read_queries(QUERIES), spill) as frame:
+    with Frame(read_queries(QUERIES), spill, memory=_MEMORY) as frame:
         frame.make("calls", WALLET_CALLS.empty_table())
         blocks = journal.runs.calls(run_id, list(_JOURNAL_COLUMNS), block=_BLOCK_CALLS)
         tables = _load(blocks, frame, names, declared)
