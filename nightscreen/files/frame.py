@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 MEMORY: Final = "200MB"
-"""With this limit, planning a million rows (three checks, two identities of karma, a first night)
-peaks at 550 MB for the whole process."""
+"""With this limit, planning a million rows with all columns (three checks, a first night) peaks at
+580 MB for the whole process."""
 PSEUDONYM: Final = pa.uuid()
 """Sixteen bytes. DuckDB stores them as one integer that sorts like the bytes: grouping and joining
 a million takes 0.7 of the CPU time of sixteen-byte texts."""

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nightscreen.schemas.errors import JournalDamagedError, JournalKeyError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 _NONCE_BYTES = 12  # of AES-GCM
 KEY_ID_BYTES = 4  # of a digest: enough for the few keys of a journal
@@ -28,6 +28,13 @@ SUBJECT_BYTES = 16  # of a digest: 128 bits, so that no two are equal by chance
 def pieces_of(joined: bytes) -> list[bytes]:
     """Return the single pseudonyms of joined ones."""
     return [joined[at : at + SUBJECT_BYTES] for at in range(0, len(joined), SUBJECT_BYTES)]
+
+
+def portions_of(joined: bytes, number: int) -> Iterator[list[bytes]]:
+    """Yield the single pseudonyms of joined ones, so many at a time: each takes 60 bytes."""
+    size = number * SUBJECT_BYTES
+    for start in range(0, len(joined), size):
+        yield pieces_of(joined[start : start + size])
 
 
 def key_id(key: bytes) -> bytes:

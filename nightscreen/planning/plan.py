@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import PSEUDONYM, joined_bytes, plain, pseudonym_column
-from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
+from nightscreen.files.sealing import SUBJECT_BYTES, portions_of
 from nightscreen.planning.customers import subject_column
 from nightscreen.planning.eligibility import consent_ends, identities, slots_of
 from nightscreen.planning.lookup_table import NOTHING, Chains, LookupRanking
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from nightscreen.schemas.plan import CheckIdentity
 
 
-_BYTES_AT_ONCE = 200_000 * SUBJECT_BYTES  # of joined pseudonyms that are single values at a time
+_SUBJECTS_AT_ONCE = 200_000  # pseudonyms of lookups that are single values at a time
 _ROW_PLAN = "plan-{}-{:05d}"  # of a slot and a chunk, in the workspace
 _OUTCOMES = {outcome.value: number for number, outcome in enumerate(Outcome)}
 _ANSWERS = pa.schema(
@@ -164,8 +164,7 @@ class Planner:
         run_id, unread, is_any = self.wanted.run_id, self.unread[slot.check], False
         excluded, closed = frozenset(self.closed.get(slot.check, ())), list[bytes]()
         self.frame.make("answers", _ANSWERS.empty_table())
-        for start in range(0, len(joined), _BYTES_AT_ONCE):
-            subjects = pieces_of(joined[start : start + _BYTES_AT_ONCE])
+        for subjects in portions_of(joined, _SUBJECTS_AT_ONCE):
             closed += [each for each in subjects if each in excluded]
             for block in self.answers.latest_blocks(
                 slot.check, subjects, run_id=run_id, since=self.freshness.since

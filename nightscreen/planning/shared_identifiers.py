@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from nightscreen.files.frame import joined_bytes, plain, pseudonym_column
-from nightscreen.files.sealing import SUBJECT_BYTES, pieces_of
+from nightscreen.files.sealing import portions_of
 from nightscreen.journal.customers import BLOCK, Sightings
 from nightscreen.schemas.checks import IdentityKind
 from nightscreen.schemas.plan import SUBJECT
@@ -144,10 +144,8 @@ def keep_sightings(workspace: Workspace, sightings: Sightings, *, batch: str, at
 
 def _add_earlier(frame: Frame, kind: IdentityKind, joined: bytes, earlier: Earlier) -> bool:
     """Add the journal's sightings of the batch's identifiers; return whether there are any."""
-    at_once = BLOCK * _BLOCKS_AT_ONCE * SUBJECT_BYTES
     is_known = False
-    for start in range(0, len(joined), at_once):
-        some = pieces_of(joined[start : start + at_once])
+    for some in portions_of(joined, BLOCK * _BLOCKS_AT_ONCE):
         rows = [
             row
             for first in range(0, len(some), BLOCK)

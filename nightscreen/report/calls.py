@@ -97,6 +97,7 @@ _JOURNAL_COLUMNS = {
     "balance_micro": pa.int64(),
 }
 QUERIES = Path(__file__).with_name("calls.sql")
+_MEMORY = "150MB"  # ten million calls fit by spilling; with 120 MB they do not
 _BLOCK_CALLS = 16_384  # calls read at once: bounds memory
 _LATE_MICROS = 300 * MICROS  # four times the longest timeout by default
 _NEAR_CALLS = 100_000  # first calls of a run, enough to show a lag: bounds what is sorted for it
@@ -167,7 +168,6 @@ class CallFigures:
         return sum(calls.in_doubt_micro for calls in self.checks.values())
 
 
-_MEMORY = "150MB"  # ten million calls fit by spilling; with 120 MB they do not
 _Names = tuple[list[str], list[str]]
 """The checks and the troubles of calls, in the order of their first appearance."""
 

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from nightscreen.checks.registry import CHECKS
 from nightscreen.files.frame import Frame
 from nightscreen.files.sealed_file import Workspace
-from nightscreen.files.sealing import SUBJECT_BYTES, Pseudonyms, Sealer
+from nightscreen.files.sealing import Pseudonyms, Sealer
 from nightscreen.journal.answers import StoredAnswer
 from nightscreen.planning.customers import gather_customers, planning_queries
 from nightscreen.planning.eligibility import slots_of
@@ -283,7 +283,7 @@ def plan(night: Night, folder: Path) -> Made:
         pytest.MonkeyPatch.context() as patch,
         Frame(planning_queries(), space.folder / "frame") as frame,
     ):
-        patch.setattr("nightscreen.planning.plan._BYTES_AT_ONCE", 2 * SUBJECT_BYTES)
+        patch.setattr("nightscreen.planning.plan._SUBJECTS_AT_ONCE", 2)
         starts = gather_customers(
             frame, map(night.chunk, chunks), KEY, kinds=KINDS, slots=night.slots, at=AT
         )
