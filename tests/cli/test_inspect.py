@@ -64,6 +64,8 @@ def test_a_file_is_understood_without_a_value_of_a_row(here: Here, folder: Path)
     assert "exposure" in here(*with_mapping).out
     mapping.write_text('[columns]\nexposur = "cost"\n', encoding="utf-8")
     assert 'did you mean "exposure"' in here(*with_mapping).err
+    missing = here("inspect", "none.csv")
+    assert (missing.status, "no such file" in missing.err) == (2, True)
 
 
 BOOK = """IPPIS No,BVN,Loan ID,Loan Status,Total Due,Balance

@@ -175,6 +175,7 @@ def test_customer_shows_evidence_until_its_consent_ends(bank: Office) -> None:
     assert "<dl>" not in later
     before = bank.browser("analyst", name="of before").get(f"/customers/C59?run={of_before(bank)}")
     assert (before.status_code, 'aria-label="Karma blacklist"' in before.text) == (200, True)
+    assert 'aria-label="Selfie' not in before.text
 
 
 def card(page: str) -> str:
